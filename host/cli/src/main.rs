@@ -1,0 +1,2 @@
+//! harness
+fn main(){}
