@@ -11,3 +11,5 @@ pub mod ids;
 pub mod operation;
 pub mod provider;
 pub mod state_store;
+pub mod refusal;
+pub mod view;

@@ -1,0 +1,214 @@
+//! Why the host refuses a request: one closed set for admission, with the stable codes of
+//! requirements-operations §3. Statuses and problem documents are the API's business.
+
+use crate::gate::ReplyError;
+use crate::operation::OperationLimit;
+use crate::provider::CallError;
+use crate::view::OperationResult;
+
+/// A refused request. `retryable()` promises that nothing was executed and that the unchanged
+/// request may succeed later.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The request itself is wrong.
+    #[error("{0}")]
+    InvalidRequest(String),
+    /// `params` or `model` fail the declared schema.
+    #[error("{0}")]
+    InvalidParams(String),
+    /// An operation's input breaks its limits.
+    #[error("{0}")]
+    OperationLimit(#[from] OperationLimit),
+    /// Something is too large.
+    #[error("{0}")]
+    TooLarge(String),
+    /// A harness without preparation.
+    #[error("the harness has no native commands")]
+    UnsupportedOperation,
+    /// A remote workspace with a harness that needs a local one.
+    #[error("the harness needs a local workspace; select or create one with a `local` target")]
+    WorkspaceUnsupported,
+    /// Unknown project.
+    #[error("no project `{0}`")]
+    ProjectNotFound(String),
+    /// Unknown workspace.
+    #[error("no workspace `{0}` in this project")]
+    WorkspaceNotFound(String),
+    /// Unknown session.
+    #[error("no session `{0}`")]
+    SessionNotFound(String),
+    /// Unknown harness.
+    #[error("no harness `{0}` is installed")]
+    HarnessNotFound(String),
+    /// Unknown loop.
+    #[error("no loop `{0}` in this session")]
+    LoopNotFound(String),
+    /// Unknown, resolved or abandoned gate.
+    #[error("no open gate of that id; it may have been answered already")]
+    GateNotFound,
+    /// The gate is being claimed.
+    #[error("the gate is being resolved; ask again for its state")]
+    GateNotReady,
+    /// The answer does not fit the gate.
+    #[error("{0}")]
+    GateReply(#[from] ReplyError),
+    /// `harnessId` differs from the session's harness.
+    #[error("the session's harness is `{current}`; read its commands again")]
+    StaleHarness {
+        /// The current harness.
+        current: String,
+    },
+    /// `expectedRevision` is not current.
+    #[error("the command state has moved on; read it again and decide anew")]
+    StaleState,
+    /// The provider is not ready.
+    #[error("the provider is not ready: {reason}")]
+    ProviderNotReady {
+        /// Why.
+        reason: String,
+        /// Whether it is loading.
+        loading: bool,
+    },
+    /// The workspace is initialising.
+    #[error("the workspace is still being set up")]
+    WorkspaceNotReady,
+    /// The workspace could not be set up.
+    #[error("the workspace could not be set up: {0}")]
+    WorkspaceFailed(String),
+    /// The session has work.
+    #[error("{0}")]
+    SessionBusy(&'static str),
+    /// A stop is under way.
+    #[error("the session is being stopped; try again when it has ended")]
+    SessionStopping,
+    /// The session was shut down.
+    #[error("the session is stopped; restore it first")]
+    SessionStopped,
+    /// The journal refused a durable event.
+    #[error("the session's journal refused a durable event; it admits no work until the host is restarted")]
+    SessionFaulted,
+    /// The session is being restored.
+    #[error("the session is being restored")]
+    Restoring,
+    /// The slot pool is exhausted.
+    #[error("all execution slots are taken; try again when another run has ended")]
+    NoFreeSlot,
+    /// Something changed between prepare and reserve.
+    #[error("{0}")]
+    StatusChanged(&'static str),
+    /// The harness changed underneath the operation.
+    #[error("the session's harness changed meanwhile")]
+    HarnessChanged {
+        /// What was executed natively, if it was.
+        result: Option<Box<OperationResult>>,
+    },
+    /// Text that must fold has nowhere to fold into (R120).
+    #[error("no running turn takes this input; send it without `fold_only`")]
+    FoldingUnavailable,
+    /// The store could not make the intent durable.
+    #[error("the store could not record the request; nothing was executed")]
+    StoreUnavailable,
+    /// The session could not be recorded at its workspace (R52).
+    #[error("the session could not be recorded at its workspace: {reason}")]
+    WorkspaceLinkFailed {
+        /// The session's id.
+        session_id: crate::ids::SessionId,
+        /// Why.
+        reason: String,
+    },
+    /// The caller went away before anything was recorded.
+    #[error("the request was withdrawn")]
+    CallerGone,
+    /// The host shuts down.
+    #[error("the host is shutting down")]
+    HostShuttingDown,
+    /// A provider call before reserve failed.
+    #[error("{0}")]
+    Provider(CallError),
+    /// A contract violation after reserve (W4).
+    #[error("the provider broke its contract: {reason}")]
+    Violation {
+        /// How.
+        reason: String,
+        /// The recorded result.
+        result: Box<OperationResult>,
+    },
+    /// Same key, other body (G5).
+    #[error("this idempotency key was used with another body; use a fresh key")]
+    IdempotencyConflict,
+    /// A defect of the host.
+    #[error("internal error")]
+    Internal,
+}
+
+impl Refused {
+    /// Stable snake_case code (requirements §3).
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidRequest(_) => "invalid_request",
+            Self::InvalidParams(_) => "invalid_params",
+            Self::OperationLimit(OperationLimit::Empty { .. }) => "invalid_request",
+            Self::OperationLimit(OperationLimit::TooLarge { .. }) | Self::TooLarge(_) => "payload_too_large",
+            Self::UnsupportedOperation => "unsupported_operation",
+            Self::WorkspaceUnsupported => "workspace_unsupported",
+            Self::ProjectNotFound(_) => "project_not_found",
+            Self::WorkspaceNotFound(_) => "workspace_not_found",
+            Self::SessionNotFound(_) => "session_not_found",
+            Self::HarnessNotFound(_) => "harness_not_found",
+            Self::LoopNotFound(_) => "loop_not_found",
+            Self::GateNotFound => "gate_not_found",
+            Self::GateNotReady => "gate_not_ready",
+            Self::GateReply(ReplyError::KindMismatch { .. }) => "gate_kind_mismatch",
+            Self::GateReply(ReplyError::ActionInvalid { .. }) => "gate_action_invalid",
+            Self::GateReply(ReplyError::Invalid(_)) => "invalid_request",
+            Self::GateReply(ReplyError::TooLarge { .. }) => "payload_too_large",
+            Self::StaleHarness { .. } => "stale_harness",
+            Self::StaleState => "stale_state",
+            Self::ProviderNotReady { .. } => "provider_not_ready",
+            Self::WorkspaceNotReady => "workspace_not_ready",
+            Self::WorkspaceFailed(_) => "workspace_failed",
+            Self::SessionBusy(_) => "session_busy",
+            Self::SessionStopping => "session_stopping",
+            Self::SessionStopped => "session_stopped",
+            Self::SessionFaulted => "session_faulted",
+            Self::Restoring => "restoring",
+            Self::NoFreeSlot => "no_free_slot",
+            Self::StatusChanged(_) => "status_changed",
+            Self::HarnessChanged { .. } => "harness_changed",
+            Self::FoldingUnavailable => "folding_unavailable",
+            Self::StoreUnavailable => "store_unavailable",
+            Self::WorkspaceLinkFailed { .. } => "workspace_link_failed",
+            Self::CallerGone => "request_withdrawn",
+            Self::HostShuttingDown => "host_shutting_down",
+            Self::Provider(error) => error.code(),
+            Self::Violation { .. } => "provider_contract_violation",
+            Self::IdempotencyConflict => "idempotency_conflict",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// Whether the unchanged request may succeed later; nothing was executed.
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::ProviderNotReady { loading, .. } => *loading,
+            Self::Provider(error) => {
+                matches!(error.code(), "provider_unavailable" | "provider_timeout" | "session_stopping")
+            }
+            _ => matches!(
+                self.code(),
+                "restoring"
+                    | "workspace_not_ready"
+                    | "session_busy"
+                    | "session_stopping"
+                    | "no_free_slot"
+                    | "status_changed"
+                    | "gate_not_ready"
+                    | "store_unavailable"
+                    | "host_shutting_down"
+            ),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What a client can ask of the session layer, as parsed by its edge.
+
+use harness_core::content::Block;
+use harness_core::gate::GateReply;
+use harness_core::ids::{CommandId, GateId, HarnessId, LoopId, ProjectId, RunId, Seq, SessionId, WorkspaceId};
+use harness_core::operation::{CommandState, Operation};
+use harness_core::provider::Params;
+use harness_core::view::{OperationResult, SessionView};
+use jiff::Timestamp;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Who asks, and which intent it is when the caller can repeat it.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// Opaque authenticated identity, at most 256 bytes; recorded as `caller`.
+    pub identity: Option<String>,
+    /// Derived ids and body hash of a keyed request (G5, S120).
+    pub key: Option<Keyed>,
+}
+
+/// A request that carried an `Idempotency-Key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keyed {
+    /// Derived from caller, route, session and key (UUIDv8).
+    pub command_id: CommandId,
+    /// Derived the same way; the id of the session that a keyed creation makes.
+    pub session_id: SessionId,
+    /// SHA-256 of the request body.
+    pub body_sha256: [u8; 32],
+}
+
+/// Draft discovery (R40).
+#[derive(Debug, Clone)]
+pub struct DraftRequest {
+    /// The project.
+    pub project_id: ProjectId,
+    /// The harness.
+    pub agent: HarnessId,
+    /// The workspace; the project's default when absent.
+    pub workspace_id: Option<WorkspaceId>,
+    /// The model.
+    pub model: Option<String>,
+    /// Parameters over the harness's defaults.
+    pub params: Params,
+}
+
+/// A new session (R43, S101).
+#[derive(Debug, Clone)]
+pub struct CreateRequest {
+    /// What draft discovery resolves too.
+    pub draft: DraftRequest,
+    /// Its title.
+    pub title: String,
+    /// What it does first.
+    pub first: First,
+}
+
+/// What a new session does first: exactly one of the two.
+#[derive(Debug, Clone)]
+pub enum First {
+    /// A prompt.
+    Prompt(Vec<Block>),
+    /// A native operation.
+    Operation {
+        /// The operation.
+        operation: Operation,
+        /// Revision the client saw.
+        expected_revision: Option<String>,
+    },
+}
+
+/// What creation answers.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// The row.
+    pub session: SessionView,
+    /// Command id of the first prompt or operation.
+    pub command_id: CommandId,
+    /// Result of a first operation.
+    pub operation_result: Option<OperationResult>,
+}
+
+/// A prompt for a session (S103).
+#[derive(Debug, Clone)]
+pub struct InputRequest {
+    /// What it says; not empty.
+    pub blocks: Vec<Block>,
+    /// The loop; the active one when absent.
+    pub loop_id: Option<LoopId>,
+    /// Never folds into a running turn.
+    pub no_fold: bool,
+    /// Only folds, never becomes a turn (R120).
+    pub fold_only: bool,
+}
+
+/// A native operation (R42).
+#[derive(Debug, Clone)]
+pub struct OperationRequest {
+    /// The operation.
+    pub operation: Operation,
+    /// The harness the client saw.
+    pub harness_id: Option<HarnessId>,
+    /// The revision the client saw.
+    pub expected_revision: Option<String>,
+}
+
+/// Changed settings (PATCH).
+#[derive(Debug, Clone, Default)]
+pub struct SettingsRequest {
+    /// New title.
+    pub title: Option<String>,
+    /// New model; `Some(None)` clears it.
+    pub model: Option<Option<String>>,
+    /// Parameters to merge over the stored ones.
+    pub params: Option<Params>,
+    /// Another harness.
+    pub agent: Option<HarnessId>,
+}
+
+/// How an accepted gate answer reached the provider (R45, R76).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// The pending ask was resolved with it.
+    Acknowledged,
+    /// The component was lost meanwhile.
+    Uncertain,
+}
+
+/// A gate answer.
+#[derive(Debug, Clone)]
+pub struct GateAnswer {
+    /// The gate.
+    pub gate_id: GateId,
+    /// The answer.
+    pub reply: GateReply,
+}
+
+/// Command state with what the host adds (R1).
+#[derive(Debug, Clone)]
+pub struct CommandStateView {
+    /// The harness it was read from.
+    pub harness_id: HarnessId,
+    /// Digest over it.
+    pub revision: String,
+    /// When the provider read ended.
+    pub as_of: Timestamp,
+    /// Whether the provider notifies changes.
+    pub push: bool,
+    /// The state.
+    pub state: CommandState,
+}
+
+/// One event on its way to subscribers: serialised once, shared by all of them.
+#[derive(Debug)]
+pub struct Frame {
+    /// Journal sequence; `None` for an ephemeral event.
+    pub seq: Option<Seq>,
+    /// The event's type: the SSE event name.
+    pub name: &'static str,
+    /// The loop it belongs to; `None` for session scope.
+    pub loop_id: Option<LoopId>,
+    /// JSON of the frame's `data`.
+    pub data: Arc<str>,
+}
+
+/// What a run of a hook is told (R49).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// The session.
+    pub session_id: SessionId,
+    /// The run, when the operation opened one.
+    pub run_id: Option<RunId>,
+    /// The operation's command id.
+    pub command_id: CommandId,
+}
