@@ -45,6 +45,7 @@ impl AbortSignal {
     }
 
     /// The handle itself, for imports that take one (`process.spawn`, `fetch`).
+    #[cfg(target_family = "wasm")]
     #[must_use]
     pub fn raw(&self) -> &sys::host::AbortSignal {
         &self.0

@@ -20,6 +20,6 @@ wit_bindgen::generate!({
     generate_all,
     pub_export_macro: true,
     default_bindings_module: "harness_guest::bindings",
-    additional_derives: [PartialEq, Eq],
-    additional_derives_ignore: ["http-response", "started-turn", "invocation"],
+    additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
+    additional_derives_ignore: ["http-response", "started-turn", "invocation", "harness-info"],
 });

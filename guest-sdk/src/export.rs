@@ -132,4 +132,3 @@ impl<P: Provider> wit::Guest for Exports<P> {
 fn session<P: Provider>(turn: dispatch::StartedTurn<P>) -> wit::Session {
     wit::Session::new(SessionHandle::<P>(turn))
 }
-

@@ -4,7 +4,7 @@
 //! Implement [`Provider`] with plain async functions, name the type in
 //! [`export!`], build for `wasm32-wasip2`:
 //!
-//! ```ignore
+//! ```text
 //! use harness_guest::prelude::*;
 //!
 //! #[derive(Default)]
@@ -32,27 +32,38 @@
 
 pub mod abort;
 pub mod bindings;
+pub mod catalogue;
 pub mod channel;
+pub mod connection;
 #[cfg(target_family = "wasm")]
 #[doc(hidden)]
 pub mod export;
 pub mod limits;
 pub mod link;
 pub mod provider;
+pub mod refusal;
 pub mod request;
+pub mod revision;
+pub mod rpc;
 pub mod shared;
 pub mod state;
 pub mod task;
 pub mod telemetry;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
+pub mod turns;
 
 mod dispatch;
 mod sys;
 
 pub use abort::{AbortSignal, Hold};
+pub use catalogue::Catalogue;
 pub use channel::{Channel, MessageWriter};
 pub use link::{Activity, Link};
 pub use provider::{Invocation, Prepared, Provider};
+pub use refusal::refuse_disabled;
 pub use request::{Discovery, Preparation};
+pub use revision::Revision;
 pub use shared::Shared;
 
 /// The contract's plain data, as generated from `wit/harness.wit`.
@@ -103,7 +114,7 @@ macro_rules! export {
         #[cfg(target_family = "wasm")]
         const _: () = {
             type Exported = $crate::export::Exports<$provider>;
-            $crate::bindings::export!(Exported with_types_in $crate::bindings);
+    $crate::bindings::export!(Exported with_types_in $crate::bindings);
         };
     };
 }

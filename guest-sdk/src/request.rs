@@ -1,9 +1,9 @@
 //! The inputs of calls that only read: discovery and preparation.
 
+use crate::Hold;
 use crate::abort::{AbortSignal, Holds};
 use crate::sys::host;
 use crate::types::{DiscoveryContext, OperationContext};
-use crate::Hold;
 
 /// Input of one discovery or detection.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 //! provider import the `state` interface, i.e. ask for the grant.
 
 use crate::sys;
-use crate::types::ChannelError;
 pub use crate::sys::state::Scope;
+use crate::types::ChannelError;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The stored bytes, or `None`.

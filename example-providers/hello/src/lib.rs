@@ -30,7 +30,10 @@ impl Provider for Hello {
 
     async fn done(&self, _turn: (), channel: Channel) -> Result<Outcome, Error> {
         channel.say("Hello!").await?;
-        Ok(Outcome { message: None, params: vec![] })
+        Ok(Outcome {
+            message: None,
+            params: vec![],
+        })
     }
 }
 

@@ -1,0 +1,25 @@
+//! What the README of the SDK promises about the smallest provider.
+
+use harness_guest::testing::Host;
+use hello::Hello;
+
+#[test]
+fn hello_is_a_provider_in_under_40_lines() {
+    let lines = include_str!("../src/lib.rs").lines().count();
+    assert!(lines < 40, "{lines} lines");
+}
+
+#[test]
+fn hello_greets() {
+    let host = Host::<Hello>::start();
+    let turn = host.prompt("anyone there?").unwrap();
+    host.finish(turn).unwrap();
+    assert_eq!(host.transcript(), ["Hello!"]);
+}
+
+#[test]
+fn r8_r9_without_native_commands_there_is_no_state_and_no_operation() {
+    let host = Host::<Hello>::start();
+    assert_eq!(host.discover(), Ok(None));
+    assert!(host.command("/hello").is_err());
+}
