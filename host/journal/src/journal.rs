@@ -93,7 +93,7 @@ pub trait Journal: Send + Sync + 'static {
         session: SessionId,
     ) -> BoxFuture<'_, Result<Option<SessionRow>, JournalError>>;
 
-    /// Sessions to restore at start, oldest first (§6.1); at most `limit`, after `after`.
+    /// Sessions to restore at start, by id (§6.1); at most `limit`, after `after`.
     /// Call again with the last id until it answers fewer than `limit` (1 to 1000).
     ///
     /// # Errors

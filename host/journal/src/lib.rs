@@ -10,8 +10,6 @@
 
 mod append;
 mod catalog;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod error;
 #[cfg(feature = "test-faults")]
 pub mod fault;

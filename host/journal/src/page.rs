@@ -49,15 +49,27 @@ pub(crate) fn encode_cursor(list: u8, position: &[u8]) -> String {
 
 /// The position of a cursor, refused when it is not one of this list.
 pub(crate) fn decode_cursor(list: u8, cursor: &str) -> Result<Vec<u8>, JournalError> {
-    let refused = JournalError::InvalidPage {
-        what: "cursor",
-        rule: "it is the `next_cursor` of the same list, unchanged",
-    };
     if cursor.len() > 1024 {
-        return Err(refused);
+        return Err(bad_cursor());
     }
     match hex::decode(cursor).ok().as_deref() {
         Some([first, rest @ ..]) if *first == list => Ok(rest.to_vec()),
-        _ => Err(refused),
+        _ => Err(bad_cursor()),
+    }
+}
+
+/// The position in a list sorted by time and id.
+pub(crate) fn time_and_id(position: &[u8]) -> Result<(i64, [u8; 16]), JournalError> {
+    position
+        .split_first_chunk::<8>()
+        .and_then(|(ms, id)| Some((i64::from_be_bytes(*ms), id.try_into().ok()?)))
+        .ok_or_else(bad_cursor)
+}
+
+/// The refusal of a cursor.
+pub(crate) fn bad_cursor() -> JournalError {
+    JournalError::InvalidPage {
+        what: "cursor",
+        rule: "it is the `next_cursor` of the same list, unchanged",
     }
 }

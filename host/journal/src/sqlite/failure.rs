@@ -21,11 +21,14 @@ pub(super) fn failed(error: rusqlite::Error) -> JournalError {
     }
 }
 
-/// An error of the commit itself. Only a full disk and a busy database are known to have written
-/// nothing: after a failed write or sync of the log, a later recovery may still find the frames.
+/// An error of the commit itself. A busy database has written nothing, and on a full disk the last
+/// frame of the log, the one that carries the commit mark, did not fit. After any other failed
+/// write or sync a later recovery may still find the frames.
 pub(super) fn commit_failed(error: rusqlite::Error) -> JournalError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => failed(error),
+        Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            failed(error)
+        }
         _ => JournalError::Ambiguous { reason: error.to_string() },
     }
 }

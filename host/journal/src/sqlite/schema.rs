@@ -101,21 +101,26 @@ CREATE TABLE meta (
 /// Newest version this build knows.
 pub(super) const KNOWN: u32 = STEPS.len() as u32;
 
-/// Brings the database to [`KNOWN`].
+/// Refuses a database this build does not know; writes nothing.
 ///
 /// # Errors
-/// `NewerVersion`, before anything is written.
+/// `NewerVersion`, `Corrupt`.
+pub(super) fn refuse_newer(connection: &Connection) -> Result<(), JournalError> {
+    match version(connection)? {
+        found if found > KNOWN => Err(JournalError::NewerVersion { found, known: KNOWN }),
+        _ => Ok(()),
+    }
+}
+
+/// Brings the database to [`KNOWN`].
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), JournalError> {
     let found = version(connection)?;
-    if found > KNOWN {
-        return Err(JournalError::NewerVersion { found, known: KNOWN });
-    }
     for (from, step) in STEPS.iter().enumerate().skip(found as usize) {
         let transaction = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(failed)?;
         transaction.execute_batch(step).map_err(failed)?;
-        transaction.pragma_update(None, "user_version", from + 1).map_err(failed)?;
+        transaction.pragma_update(None, "user_version", from as i64 + 1).map_err(failed)?;
         transaction.commit().map_err(failed)?;
     }
     Ok(())

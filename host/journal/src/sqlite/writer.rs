@@ -162,7 +162,8 @@ fn serve(
     }
     drop(lock);
     if let Some(done) = closing {
-        drop(done.send(()));
+        // Whoever closed may have stopped waiting.
+        let _ = done.send(());
     }
 }
 
