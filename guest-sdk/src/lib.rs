@@ -52,6 +52,8 @@ pub mod telemetry;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 pub mod turns;
+mod values;
+pub mod watch;
 
 mod dispatch;
 mod sys;
@@ -65,6 +67,8 @@ pub use refusal::refuse_disabled;
 pub use request::{Discovery, Preparation};
 pub use revision::Revision;
 pub use shared::Shared;
+pub use values::input_text;
+pub use watch::Watch;
 
 /// The contract's plain data, as generated from `wit/harness.wit`.
 pub mod types {
@@ -76,7 +80,7 @@ pub mod prelude {
     pub use crate::types::*;
     pub use crate::{
         AbortSignal, Activity, Channel, Discovery, Hold, Invocation, Link, MessageWriter,
-        Preparation, Prepared, Provider, Shared,
+        Preparation, Prepared, Provider, Shared, Watch,
     };
 }
 

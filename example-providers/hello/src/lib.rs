@@ -8,32 +8,19 @@ pub struct Hello;
 impl Provider for Hello {
     type Control = ();
     type Exclusive = ();
-    type Turn = ();
+    type Turn = String;
 
     fn describe() -> HarnessInfo {
-        HarnessInfo {
-            id: "demo/hello".into(),
-            label: "Hello".into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            models: vec![],
-            loop_modes: vec![],
-            params: vec![],
-            workspace: WorkspaceNeed::None,
-            timeout: TimeoutStrategy::Activity,
-            features: Features::empty(),
-        }
+        HarnessInfo::new("demo/hello", "Hello", env!("CARGO_PKG_VERSION"))
     }
 
-    async fn start_prompt(&self, _input: Input, _channel: Channel) -> Result<(), Error> {
-        Ok(())
+    async fn start_prompt(&self, input: Input, _: Channel) -> Result<String, Error> {
+        Ok(harness_guest::input_text(&input.parts))
     }
 
-    async fn done(&self, _turn: (), channel: Channel) -> Result<Outcome, Error> {
-        channel.say("Hello!").await?;
-        Ok(Outcome {
-            message: None,
-            params: vec![],
-        })
+    async fn done(&self, prompt: String, channel: Channel) -> Result<Outcome, Error> {
+        channel.say(format!("Hello! You said: {prompt}")).await?;
+        Ok(Outcome::default())
     }
 }
 

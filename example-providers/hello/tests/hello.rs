@@ -14,7 +14,7 @@ fn hello_greets() {
     let host = Host::<Hello>::start();
     let turn = host.prompt("anyone there?").unwrap();
     host.finish(turn).unwrap();
-    assert_eq!(host.transcript(), ["Hello!"]);
+    assert_eq!(host.transcript(), ["Hello! You said: anyone there?"]);
 }
 
 #[test]
