@@ -19,6 +19,7 @@ pub struct ByteStream {
 
 /// Resolves when the stream has ended: `Ok` at its natural end, [`IoError::Closed`] when the
 /// stream was dropped before, the handle was ended or the stream had been taken already.
+#[derive(Debug)]
 pub struct End(oneshot::Receiver<Result<(), IoError>>);
 
 /// Both halves over chunks that stop at their end or at the first error.
