@@ -10,6 +10,8 @@
 
 mod append;
 mod catalog;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 #[cfg(feature = "test-faults")]
 pub mod fault;

@@ -1,0 +1,5 @@
+//! The embedded store: the conformance suite, and what is its own: files, locks, crashes, groups.
+
+mod support;
+
+mod conformance;
