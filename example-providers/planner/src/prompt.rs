@@ -1,0 +1,77 @@
+//! What a prompt asks of the demo.
+
+/// One path of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    /// Anything else: answered with a description of itself.
+    Ordinary(String),
+    /// Ask for an approval.
+    Approval,
+    /// Ask a question.
+    Question,
+    /// A turn of so many seconds.
+    Slow(u32),
+    /// So many deltas without a pause.
+    Burst(u32),
+    /// The turn fails.
+    Fail,
+    /// The component traps.
+    Trap,
+    /// Begins with `demo:` and is none of these: answered with what there is.
+    Unknown,
+}
+
+/// Reads a prompt. The text is literal: a leading slash means nothing (R10).
+#[must_use]
+pub fn parse(text: &str) -> Prompt {
+    let Some(demo) = text.trim().strip_prefix("demo:") else {
+        return Prompt::Ordinary(text.to_owned());
+    };
+    let words: Vec<&str> = demo.split_whitespace().collect();
+    match words.as_slice() {
+        ["approval"] => Prompt::Approval,
+        ["question"] => Prompt::Question,
+        ["fail"] => Prompt::Fail,
+        ["trap"] => Prompt::Trap,
+        ["slow", seconds] => match seconds.parse() {
+            Ok(seconds @ 1..=3_600) => Prompt::Slow(seconds),
+            _ => Prompt::Unknown,
+        },
+        ["burst", deltas] => match deltas.parse() {
+            Ok(deltas @ 1..=100_000) => Prompt::Burst(deltas),
+            _ => Prompt::Unknown,
+        },
+        _ => Prompt::Unknown,
+    }
+}
+
+/// Answer to [`Prompt::Unknown`].
+pub const HELP: &str = "This demo knows demo:approval, demo:question, demo:slow <seconds, 1 to \
+                        3600>, demo:burst <deltas, 1 to 100000>, demo:fail and demo:trap.";
+
+#[cfg(test)]
+mod tests {
+    use super::{Prompt, parse};
+
+    #[test]
+    fn every_documented_prompt_is_read() {
+        for (text, prompt) in [
+            ("demo:approval", Prompt::Approval),
+            (" demo:question\n", Prompt::Question),
+            ("demo:slow 3", Prompt::Slow(3)),
+            ("demo:slow", Prompt::Unknown),
+            ("demo:slow 0", Prompt::Unknown),
+            ("demo:slow 3601", Prompt::Unknown),
+            ("demo:burst 100000", Prompt::Burst(100_000)),
+            ("demo:burst -1", Prompt::Unknown),
+            ("demo:fail", Prompt::Fail),
+            ("demo:trap", Prompt::Trap),
+            ("demo: trap", Prompt::Trap),
+            ("demo:", Prompt::Unknown),
+            ("a demo:trap", Prompt::Ordinary("a demo:trap".to_owned())),
+            ("/goal x", Prompt::Ordinary("/goal x".to_owned())),
+        ] {
+            assert_eq!(parse(text), prompt, "{text:?}");
+        }
+    }
+}
