@@ -3,3 +3,9 @@
 mod support;
 
 mod conformance;
+mod durability;
+mod fault;
+mod full;
+mod group;
+mod opening;
+mod properties;
