@@ -25,8 +25,9 @@ pub struct Tail {
 /// One ordered durable log per session.
 ///
 /// A write that was handed to the store runs to its end even when its future is dropped; dropped
-/// before that (while the store is too busy to take it) it writes nothing. Writes of one session
-/// that are handed over one after the other are written in that order.
+/// before that (while the store is too busy to take it) it writes nothing. A write that begins
+/// after another was answered comes after it; of writes under way at the same time each is written
+/// whole, in an order the store chooses (`expected_next` tells).
 pub trait Journal: Send + Sync + 'static {
     /// Writes all of it or nothing; durable when it returns.
     ///

@@ -15,7 +15,7 @@ pub(super) const LOCK_FILE: &str = "harness.lock";
 /// The held lock; released when dropped.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
-    _file: File,
+    file: File,
     holder: Holder,
 }
 
@@ -47,12 +47,22 @@ impl DirectoryLock {
         let text = serde_json::to_vec(&holder)
             .map_err(|error| JournalError::Unavailable { reason: error.to_string() })?;
         file.set_len(0).and_then(|()| file.write_all(&text)).map_err(unavailable)?;
-        Ok(Self { _file: file, holder })
+        Ok(Self { file, holder })
     }
 
     /// This process, as the lock file names it.
     pub(super) fn holder(&self) -> &Holder {
         &self.holder
+    }
+}
+
+impl Drop for DirectoryLock {
+    /// Unlocks by word, not only by closing: a child process that is just being started shares
+    /// the open file until it runs its own program, and would keep the lock that long.
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(%error, "the data directory's lock goes with the process only");
+        }
     }
 }
 

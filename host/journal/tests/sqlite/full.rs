@@ -61,7 +61,7 @@ fn full_disk_is_definite_and_heals() {
         return on_small_disk(Path::new(&directory));
     }
     let directory = Directory::new();
-    let script = "mount -t tmpfs -o size=4m tmpfs \"$1\" && exec \"$0\" --exact \
+    let script = "mount -t tmpfs -o size=8m tmpfs \"$1\" && exec \"$0\" --exact \
                   full::full_disk_is_definite_and_heals --nocapture";
     let unshare = |script: &str| {
         Command::new("unshare")
@@ -71,7 +71,7 @@ fn full_disk_is_definite_and_heals() {
             .env(CHILD, directory.path())
             .output()
     };
-    let may_mount = unshare("mount -t tmpfs -o size=4m tmpfs \"$1\"");
+    let may_mount = unshare("mount -t tmpfs -o size=8m tmpfs \"$1\"");
     if !may_mount.is_ok_and(|output| output.status.success()) {
         assert!(
             std::env::var("HARNESS_TEST_REQUIRE").as_deref() != Ok("all"),
@@ -91,7 +91,7 @@ async fn on_small_disk(directory: &Path) {
     let store = SqliteStore::open(&SqliteOptions::new(directory)).unwrap();
     // Something else on the disk that can make room later.
     let ballast = directory.join("ballast");
-    std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
+    std::fs::write(&ballast, vec![0; 6 << 20]).unwrap();
     store.append(creation(session(1), 1)).await.unwrap();
     let acknowledged = fill(&store, 20_000).await;
     assert!(acknowledged > 10, "{acknowledged}");

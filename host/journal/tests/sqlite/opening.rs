@@ -135,7 +135,7 @@ async fn s65_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
 async fn closed_store_finishes_what_is_queued_and_refuses_the_rest() {
     let directory = Directory::new();
     let store = directory.store();
-    let many = (0..50).map(|n| store.append(creation(session(n), 1)));
+    let many = (0..30).map(|n| store.append(creation(session(n), 1)));
     let (created, ()) = tokio::join!(futures::future::join_all(many), store.close());
     for answer in created {
         answer.unwrap();
@@ -144,7 +144,7 @@ async fn closed_store_finishes_what_is_queued_and_refuses_the_rest() {
     check_code(store.tail(session(1)).await, "store_unavailable");
     store.close().await;
     let again = directory.store();
-    for n in 0..50 {
+    for n in 0..30 {
         check_keys(&again, session(n), &["fence:1", "first"]).await;
     }
     check_code(again.tail(session(99)).await, "not_found");
