@@ -51,14 +51,23 @@ impl AbortHandle {
     #[must_use]
     pub fn new() -> Self {
         let (fire, fired) = oneshot::channel();
-        Self(Arc::new(Shot { reason: OnceLock::new(), fire: Mutex::new(Some(fire)), fired: fired.shared() }))
+        Self(Arc::new(Shot {
+            reason: OnceLock::new(),
+            fire: Mutex::new(Some(fire)),
+            fired: fired.shared(),
+        }))
     }
 
     /// Fires; the first reason stays.
     pub fn abort(&self, reason: AbortReason) {
         if self.0.reason.set(reason).is_ok() {
             // A std mutex: held for one take, never across an await.
-            let fire = self.0.fire.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let fire = self
+                .0
+                .fire
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
             if let Some(fire) = fire {
                 let _ = fire.send(());
             }

@@ -131,9 +131,17 @@ impl Part {
         match self {
             Self::Text { text } | Self::Reasoning { text } | Self::Plan { text } => text.len(),
             Self::Code { language, text } => language.as_ref().map_or(0, String::len) + text.len(),
-            Self::ToolCall { id, name, input_json } => id.len() + name.len() + input_json.len(),
+            Self::ToolCall {
+                id,
+                name,
+                input_json,
+            } => id.len() + name.len() + input_json.len(),
             Self::ToolResult { id, output, .. } => id.len() + output.len(),
-            Self::File { name, media_type, uri } => name.len() + media_type.len() + uri.len(),
+            Self::File {
+                name,
+                media_type,
+                uri,
+            } => name.len() + media_type.len() + uri.len(),
             Self::Notice { text, .. } => text.len(),
         }
     }
@@ -152,8 +160,16 @@ impl Part {
             | (Self::Reasoning { text }, Self::Reasoning { text: more })
             | (Self::Plan { text }, Self::Plan { text: more }) => text.push_str(&more),
             (
-                Self::ToolResult { id, output, is_error },
-                Self::ToolResult { id: more_id, output: more, is_error: failed },
+                Self::ToolResult {
+                    id,
+                    output,
+                    is_error,
+                },
+                Self::ToolResult {
+                    id: more_id,
+                    output: more,
+                    is_error: failed,
+                },
             ) if *id == more_id => {
                 output.push_str(&more);
                 *is_error |= failed;
@@ -213,7 +229,11 @@ pub fn parts_of(blocks: &[Block]) -> Vec<Part> {
         .iter()
         .map(|block| match block {
             Block::Text { text } => Part::Text { text: text.clone() },
-            Block::File { name, media_type, uri } => Part::File {
+            Block::File {
+                name,
+                media_type,
+                uri,
+            } => Part::File {
                 name: name.clone(),
                 media_type: media_type.clone(),
                 uri: uri.clone(),
@@ -237,7 +257,11 @@ mod tests {
         assert_eq!(part, text("ab"));
         let plan = Part::Plan { text: "p".into() };
         assert_eq!(part.extend(plan.clone()), Err(plan));
-        let result = |id: &str| Part::ToolResult { id: id.into(), output: "o".into(), is_error: false };
+        let result = |id: &str| Part::ToolResult {
+            id: id.into(),
+            output: "o".into(),
+            is_error: false,
+        };
         let mut first = result("1");
         assert_eq!(first.extend(result("1")), Ok(()));
         assert_eq!(first.extend(result("2")), Err(result("2")));

@@ -151,7 +151,10 @@ impl GateAsk {
                 bound("tool use id", request.tool_use_id.len(), 256)?;
                 bound("tool input", request.tool_input.len(), 256 * 1024)?;
                 bound("number of rules", request.rules.len(), 64)?;
-                request.rules.iter().try_for_each(|rule| short("rule", rule))
+                request
+                    .rules
+                    .iter()
+                    .try_for_each(|rule| short("rule", rule))
             }
             Self::AskUser(form) => {
                 short("form title", &form.title)?;
@@ -160,12 +163,18 @@ impl GateAsk {
                 for question in &form.questions {
                     bound("question id", question.id.len(), 128)?;
                     short("question label", &question.label)?;
-                    short("question description", question.description.as_deref().unwrap_or(""))?;
+                    short(
+                        "question description",
+                        question.description.as_deref().unwrap_or(""),
+                    )?;
                     bound("number of choices", question.choices.len(), 256)?;
                     for choice in &question.choices {
                         short("choice value", &choice.value)?;
                         short("choice label", &choice.label)?;
-                        short("choice description", choice.description.as_deref().unwrap_or(""))?;
+                        short(
+                            "choice description",
+                            choice.description.as_deref().unwrap_or(""),
+                        )?;
                     }
                 }
                 Ok(())
@@ -175,7 +184,11 @@ impl GateAsk {
 }
 
 fn bound(what: &str, n: usize, limit: usize) -> Result<(), String> {
-    if n > limit { Err(format!("{what}: {n}; the limit is {limit}")) } else { Ok(()) }
+    if n > limit {
+        Err(format!("{what}: {n}; the limit is {limit}"))
+    } else {
+        Ok(())
+    }
 }
 
 /// A person's answer to a gate, as it came in (before it is checked against the gate).
@@ -229,19 +242,25 @@ impl GateReply {
     /// # Errors
     /// The first rule that is broken; the gate stays open.
     pub fn check(&self, ask: &GateAsk) -> Result<(), ReplyError> {
-        let mismatch = || ReplyError::KindMismatch { kind: ask.kind(), actions: ask.actions() };
+        let mismatch = || ReplyError::KindMismatch {
+            kind: ask.kind(),
+            actions: ask.actions(),
+        };
         match (self, ask) {
-            (Self::ApproveOnce, GateAsk::Permission(_)) | (Self::Decline, GateAsk::AskUser(_)) => Ok(()),
+            (Self::ApproveOnce, GateAsk::Permission(_)) | (Self::Decline, GateAsk::AskUser(_)) => {
+                Ok(())
+            }
             (Self::ApproveAlways, GateAsk::Permission(request)) => {
                 if request.rules.is_empty() {
-                    Err(ReplyError::ActionInvalid { action: "approve_always_workspace", actions: ask.actions() })
+                    Err(ReplyError::ActionInvalid {
+                        action: "approve_always_workspace",
+                        actions: ask.actions(),
+                    })
                 } else {
                     Ok(())
                 }
             }
-            (Self::Deny(message), GateAsk::Permission(_)) => {
-                size(message.as_deref().unwrap_or(""))
-            }
+            (Self::Deny(message), GateAsk::Permission(_)) => size(message.as_deref().unwrap_or("")),
             (Self::Answer(lists), GateAsk::AskUser(form)) => check_answers(lists, form),
             _ => Err(mismatch()),
         }
@@ -249,7 +268,11 @@ impl GateReply {
 }
 
 fn size(text: &str) -> Result<(), ReplyError> {
-    if text.len() > MAX_ANSWER { Err(ReplyError::TooLarge { bytes: text.len() }) } else { Ok(()) }
+    if text.len() > MAX_ANSWER {
+        Err(ReplyError::TooLarge { bytes: text.len() })
+    } else {
+        Ok(())
+    }
 }
 
 fn check_answers(lists: &[Vec<String>], form: &QuestionForm) -> Result<(), ReplyError> {
@@ -262,7 +285,10 @@ fn check_answers(lists: &[Vec<String>], form: &QuestionForm) -> Result<(), Reply
     }
     for (values, question) in lists.iter().zip(&form.questions) {
         if values.len() > 1 && !question.multiple {
-            return Err(ReplyError::Invalid(format!("question `{}` takes one value", question.id)));
+            return Err(ReplyError::Invalid(format!(
+                "question `{}` takes one value",
+                question.id
+            )));
         }
         for value in values {
             size(value)?;
@@ -347,7 +373,11 @@ mod tests {
     }
 
     fn form(multiple: bool, custom: bool) -> GateAsk {
-        let choice = |v: &str| Choice { value: v.into(), label: v.into(), description: None };
+        let choice = |v: &str| Choice {
+            value: v.into(),
+            label: v.into(),
+            description: None,
+        };
         GateAsk::AskUser(QuestionForm {
             id: "f".into(),
             title: "Which".into(),
@@ -370,8 +400,14 @@ mod tests {
     #[test]
     fn r77_s83_always_is_offered_only_with_rules() {
         assert_eq!(permission(&[]).actions(), ["approve_once", "deny"]);
-        assert!(matches!(GateReply::ApproveAlways.check(&permission(&[])), Err(ReplyError::ActionInvalid { .. })));
-        assert_eq!(GateReply::ApproveAlways.check(&permission(&["shell:ls"])), Ok(()));
+        assert!(matches!(
+            GateReply::ApproveAlways.check(&permission(&[])),
+            Err(ReplyError::ActionInvalid { .. })
+        ));
+        assert_eq!(
+            GateReply::ApproveAlways.check(&permission(&["shell:ls"])),
+            Ok(())
+        );
         assert_eq!(permission(&["r"]).actions().len(), 3);
     }
 
@@ -379,18 +415,36 @@ mod tests {
     fn r76_answers_are_one_list_a_question() {
         assert_eq!(answer(&["a"]).check(&form(false, false)), Ok(()));
         assert_eq!(answer(&[]).check(&form(false, false)), Ok(()));
-        assert!(matches!(GateReply::Answer(vec![]).check(&form(false, false)), Err(ReplyError::Invalid(_))));
-        assert!(matches!(answer(&["a", "b"]).check(&form(false, false)), Err(ReplyError::Invalid(_))));
+        assert!(matches!(
+            GateReply::Answer(vec![]).check(&form(false, false)),
+            Err(ReplyError::Invalid(_))
+        ));
+        assert!(matches!(
+            answer(&["a", "b"]).check(&form(false, false)),
+            Err(ReplyError::Invalid(_))
+        ));
         assert_eq!(answer(&["a", "b"]).check(&form(true, false)), Ok(()));
-        assert!(matches!(answer(&["mine"]).check(&form(false, false)), Err(ReplyError::Invalid(_))));
+        assert!(matches!(
+            answer(&["mine"]).check(&form(false, false)),
+            Err(ReplyError::Invalid(_))
+        ));
         assert_eq!(answer(&["mine"]).check(&form(false, true)), Ok(()));
         let long = "x".repeat(MAX_ANSWER + 1);
-        assert!(matches!(answer(&[&long]).check(&form(false, true)), Err(ReplyError::TooLarge { .. })));
+        assert!(matches!(
+            answer(&[&long]).check(&form(false, true)),
+            Err(ReplyError::TooLarge { .. })
+        ));
     }
 
     #[test]
     fn s84_a_reply_of_another_kind_is_a_mismatch() {
-        assert!(matches!(GateReply::Decline.check(&permission(&[])), Err(ReplyError::KindMismatch { .. })));
-        assert!(matches!(GateReply::ApproveOnce.check(&form(false, false)), Err(ReplyError::KindMismatch { .. })));
+        assert!(matches!(
+            GateReply::Decline.check(&permission(&[])),
+            Err(ReplyError::KindMismatch { .. })
+        ));
+        assert!(matches!(
+            GateReply::ApproveOnce.check(&form(false, false)),
+            Err(ReplyError::KindMismatch { .. })
+        ));
     }
 }

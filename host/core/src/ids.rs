@@ -18,7 +18,7 @@ pub trait Ids: Send {
 macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
         #[serde(transparent)]
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[cfg_attr(feature = "openapi", schema(value_type = uuid::Uuid))]
@@ -210,16 +210,24 @@ mod tests {
         for good in ["demo/planner", "a/b", "openai/codex-2"] {
             assert_eq!(good.parse::<HarnessId>().unwrap().as_str(), good);
         }
-        for bad in ["", "demo", "demo/", "/x", "Demo/x", "a/b/c", "-a/b", "a/b c"] {
+        for bad in [
+            "", "demo", "demo/", "/x", "Demo/x", "a/b/c", "-a/b", "a/b c",
+        ] {
             assert!(bad.parse::<HarnessId>().is_err(), "{bad:?} must be refused");
         }
-        assert!(format!("{}/x", "a".repeat(64)).parse::<HarnessId>().is_err());
+        assert!(
+            format!("{}/x", "a".repeat(64))
+                .parse::<HarnessId>()
+                .is_err()
+        );
     }
 
     #[test]
     fn slugs_are_checked_when_deserialised() {
         assert!(serde_json::from_str::<ProjectId>("\"default\"").is_ok());
-        let error = serde_json::from_str::<ProjectId>("\"De fault\"").unwrap_err().to_string();
+        let error = serde_json::from_str::<ProjectId>("\"De fault\"")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("project id"), "{error}");
     }
 }

@@ -5,11 +5,15 @@
 
 pub mod abort;
 pub mod admin;
+pub mod codec;
+pub mod command;
 pub mod content;
+pub mod event;
 pub mod gate;
 pub mod ids;
 pub mod operation;
 pub mod provider;
-pub mod state_store;
 pub mod refusal;
+pub mod session;
+pub mod state_store;
 pub mod view;

@@ -71,18 +71,32 @@ impl Operation {
     pub fn check(&self) -> Result<(), OperationLimit> {
         let at_most = |field, text: &str, limit| {
             if text.len() > limit {
-                Err(OperationLimit::TooLarge { field, bytes: text.len(), limit })
+                Err(OperationLimit::TooLarge {
+                    field,
+                    bytes: text.len(),
+                    limit,
+                })
             } else {
                 Ok(())
             }
         };
-        let some = |field, text: &str| if text.is_empty() { Err(OperationLimit::Empty { field }) } else { Ok(()) };
+        let some = |field, text: &str| {
+            if text.is_empty() {
+                Err(OperationLimit::Empty { field })
+            } else {
+                Ok(())
+            }
+        };
         match self {
             Self::Command { text } => {
                 some("text", text)?;
                 at_most("text", text, MAX_COMMAND_TEXT)
             }
-            Self::ModeAction { mode_id, action_id, argument } => {
+            Self::ModeAction {
+                mode_id,
+                action_id,
+                argument,
+            } => {
                 some("modeId", mode_id)?;
                 some("actionId", action_id)?;
                 at_most("modeId", mode_id, MAX_ID)?;
@@ -287,7 +301,9 @@ impl CommandState {
         }
         let bytes = serde_json::to_vec(self).map_err(|e| e.to_string())?.len();
         if bytes > MAX_STATE {
-            return Err(format!("the serialised state has {bytes} bytes; the limit is {MAX_STATE}"));
+            return Err(format!(
+                "the serialised state has {bytes} bytes; the limit is {MAX_STATE}"
+            ));
         }
         Ok(())
     }
@@ -298,17 +314,36 @@ impl CommandState {
         #[derive(Serialize)]
         struct CommandView<'a>(&'a str, &'a Option<Composer>, &'a Option<String>);
         #[derive(Serialize)]
-        struct ModeView<'a>(&'a str, &'a str, &'a [ModeAction], &'a Option<String>, &'a Option<Confirmation>);
-        let commands: Vec<_> =
-            self.commands.iter().map(|c| CommandView(&c.name, &c.composer, &c.disabled_reason)).collect();
+        struct ModeView<'a>(
+            &'a str,
+            &'a str,
+            &'a [ModeAction],
+            &'a Option<String>,
+            &'a Option<Confirmation>,
+        );
+        let commands: Vec<_> = self
+            .commands
+            .iter()
+            .map(|c| CommandView(&c.name, &c.composer, &c.disabled_reason))
+            .collect();
         let modes: Vec<_> = self
             .modes
             .iter()
-            .map(|m| ModeView(&m.id, &m.description, &m.actions, &m.close_action_id, &m.confirmation))
+            .map(|m| {
+                ModeView(
+                    &m.id,
+                    &m.description,
+                    &m.actions,
+                    &m.close_action_id,
+                    &m.confirmation,
+                )
+            })
             .collect();
         let mut digest = Sha256::new();
         // A JSON array is an unambiguous encoding of the inputs in list order.
-        if let Ok(bytes) = serde_json::to_vec(&(harness.as_str(), self.slash_commands, commands, modes)) {
+        if let Ok(bytes) =
+            serde_json::to_vec(&(harness.as_str(), self.slash_commands, commands, modes))
+        {
             digest.update(bytes);
         }
         hex::encode(digest.finalize())
@@ -320,7 +355,10 @@ impl NativeCommand {
         id("command name", &self.name)?;
         let rest = self.name.strip_prefix('/').unwrap_or("");
         if rest.is_empty() || rest.contains(|c: char| c.is_whitespace() || c == '/') {
-            return Err(format!("command name `{}` does not match ^/[^\\s/]+$", self.name));
+            return Err(format!(
+                "command name `{}` does not match ^/[^\\s/]+$",
+                self.name
+            ));
         }
         text("command description", &self.description, MAX_TEXT)?;
         optional("argumentHelp", self.argument_help.as_deref())?;
@@ -356,10 +394,17 @@ impl NativeMode {
             optional_id("icon", action.icon.as_deref())?;
             if let Some(argument) = &action.argument {
                 id("argument label", &argument.label)?;
-                text("argument value", argument.value.as_deref().unwrap_or(""), MAX_ARGUMENT)?;
+                text(
+                    "argument value",
+                    argument.value.as_deref().unwrap_or(""),
+                    MAX_ARGUMENT,
+                )?;
             }
             if !ids.insert(action.id.as_str()) {
-                return Err(format!("action `{}` of mode `{}` is listed twice", action.id, self.id));
+                return Err(format!(
+                    "action `{}` of mode `{}` is listed twice",
+                    action.id, self.id
+                ));
             }
         }
         if let Some(confirmation) = &self.confirmation {
@@ -374,12 +419,19 @@ impl NativeMode {
 }
 
 fn count(what: &str, n: usize, limit: usize) -> Result<(), String> {
-    if n > limit { Err(format!("{n} {what}; the limit is {limit}")) } else { Ok(()) }
+    if n > limit {
+        Err(format!("{n} {what}; the limit is {limit}"))
+    } else {
+        Ok(())
+    }
 }
 
 fn text(what: &str, value: &str, limit: usize) -> Result<(), String> {
     if value.len() > limit {
-        Err(format!("{what} has {} bytes; the limit is {limit}", value.len()))
+        Err(format!(
+            "{what} has {} bytes; the limit is {limit}",
+            value.len()
+        ))
     } else {
         Ok(())
     }

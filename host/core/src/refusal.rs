@@ -86,7 +86,9 @@ pub enum Refused {
     #[error("the session is stopped; restore it first")]
     SessionStopped,
     /// The journal refused a durable event.
-    #[error("the session's journal refused a durable event; it admits no work until the host is restarted")]
+    #[error(
+        "the session's journal refused a durable event; it admits no work until the host is restarted"
+    )]
     SessionFaulted,
     /// The session is being restored.
     #[error("the session is being restored")]
@@ -150,7 +152,9 @@ impl Refused {
             Self::InvalidRequest(_) => "invalid_request",
             Self::InvalidParams(_) => "invalid_params",
             Self::OperationLimit(OperationLimit::Empty { .. }) => "invalid_request",
-            Self::OperationLimit(OperationLimit::TooLarge { .. }) | Self::TooLarge(_) => "payload_too_large",
+            Self::OperationLimit(OperationLimit::TooLarge { .. }) | Self::TooLarge(_) => {
+                "payload_too_large"
+            }
             Self::UnsupportedOperation => "unsupported_operation",
             Self::WorkspaceUnsupported => "workspace_unsupported",
             Self::ProjectNotFound(_) => "project_not_found",
@@ -195,7 +199,10 @@ impl Refused {
         match self {
             Self::ProviderNotReady { loading, .. } => *loading,
             Self::Provider(error) => {
-                matches!(error.code(), "provider_unavailable" | "provider_timeout" | "session_stopping")
+                matches!(
+                    error.code(),
+                    "provider_unavailable" | "provider_timeout" | "session_stopping"
+                )
             }
             _ => matches!(
                 self.code(),

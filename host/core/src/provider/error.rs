@@ -97,7 +97,9 @@ impl CallError {
             Self::Trap(_) => "provider_trap",
             Self::Timeout(_) => "provider_timeout",
             Self::Violation(_) => "provider_contract_violation",
-            Self::Terminated(_) | Self::Lost(_) | Self::Unavailable { .. } => "provider_unavailable",
+            Self::Terminated(_) | Self::Lost(_) | Self::Unavailable { .. } => {
+                "provider_unavailable"
+            }
         }
     }
 }

@@ -114,8 +114,11 @@ pub trait Instance: Send + Sync + 'static {
     /// Resolves with why, when the instance has ended and its process groups are reaped (N3).
     fn ended(&self) -> BoxFuture<'static, InstanceEnd>;
     /// Looks whether the native harness is there and fits.
-    fn detect(&self, context: DiscoveryContext, abort: AbortSignal)
-    -> BoxFuture<'_, Result<Readiness, CallError>>;
+    fn detect(
+        &self,
+        context: DiscoveryContext,
+        abort: AbortSignal,
+    ) -> BoxFuture<'_, Result<Readiness, CallError>>;
     /// Reads native state. `None`: no commands.
     fn get_command_state(
         &self,
@@ -219,7 +222,12 @@ pub trait Channel: Send + Sync + 'static {
     /// Adds a part or extends the last one; answers the part's index.
     fn delta(&self, writer: WriterId, part: Part) -> BoxFuture<'_, Result<u32, ChannelError>>;
     /// Replaces an earlier part.
-    fn replace(&self, writer: WriterId, index: u32, part: Part) -> BoxFuture<'_, Result<(), ChannelError>>;
+    fn replace(
+        &self,
+        writer: WriterId,
+        index: u32,
+        part: Part,
+    ) -> BoxFuture<'_, Result<(), ChannelError>>;
     /// Closes an open message.
     fn finish(&self, writer: WriterId) -> BoxFuture<'_, Result<(), ChannelError>>;
     /// The writer's handle dropped: closes the message if it is still open. Never blocks.

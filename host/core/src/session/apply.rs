@@ -1,0 +1,395 @@
+//! The one place where durable state changes: folding a record into [`State`] (S70).
+
+use super::Record;
+use super::state::{LoopState, MAX_UNCERTAIN, OpenOperation, OpenTurn, State, Waiting};
+use crate::command::{Command, CommandBody};
+use crate::content::parts_of;
+use crate::event::{Event, EventBody, InterruptReason};
+use crate::ids::{CommandId, LoopId, Seq};
+use crate::view::{OutcomeStatus, RowError, Status, UncertainOperation};
+use std::collections::VecDeque;
+
+/// A record that contradicts those before it (S75).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("record {seq} contradicts the journal: {what}")]
+pub struct Contradiction {
+    /// Its sequence.
+    pub seq: Seq,
+    /// How.
+    pub what: String,
+}
+
+impl State {
+    /// The state that a session's first event makes.
+    ///
+    /// # Errors
+    /// Any event but `SessionStarted`.
+    pub fn begin(event: &Event, seq: Seq) -> Result<Self, Contradiction> {
+        let EventBody::SessionStarted {
+            project_id,
+            title,
+            agent,
+            model,
+            params,
+            workspace_id,
+        } = &event.body
+        else {
+            return Err(Contradiction {
+                seq,
+                what: "a journal begins with SessionStarted".into(),
+            });
+        };
+        Ok(Self {
+            id: event.session_id,
+            project_id: project_id.clone(),
+            title: title.clone(),
+            agent: agent.clone(),
+            model: model.clone(),
+            params: params.clone(),
+            workspace_id: workspace_id.clone(),
+            created_at: event.at,
+            updated_at: event.at,
+            active_loop: LoopId::ZERO,
+            loops: indexmap::IndexMap::new(),
+            settled: Status::Completed,
+            error: None,
+            run_id: None,
+            active: false,
+            config_epoch: 0,
+            settings_epoch: 0,
+            accepted_operations: 0,
+            last_seq: seq,
+            uncertain: VecDeque::new(),
+        })
+    }
+
+    /// Folds one record.
+    ///
+    /// # Errors
+    /// A record that contradicts those before it.
+    pub fn apply(&mut self, record: &Record, seq: Seq) -> Result<(), Contradiction> {
+        match record {
+            Record::Command(command) => self.apply_command(command, seq)?,
+            Record::Event(event) => self.apply_event(event, seq)?,
+        }
+        self.last_seq = seq;
+        Ok(())
+    }
+
+    fn loop_mut(&mut self, id: LoopId, seq: Seq) -> Result<&mut LoopState, Contradiction> {
+        let id = if id.is_zero() { self.active_loop } else { id };
+        self.loops.get_mut(&id).ok_or_else(|| Contradiction {
+            seq,
+            what: format!("loop {id} does not exist"),
+        })
+    }
+
+    fn apply_command(&mut self, command: &Command, seq: Seq) -> Result<(), Contradiction> {
+        let header = &command.header;
+        self.updated_at = header.created_at;
+        match &command.body {
+            CommandBody::UserInput {
+                blocks,
+                no_fold,
+                fold_only,
+                target_loop_id,
+                ..
+            } => {
+                self.loop_mut(*target_loop_id, seq)?
+                    .inbox
+                    .push_back(Waiting {
+                        command_id: header.command_id,
+                        agency: header.agency,
+                        blocks: blocks.clone(),
+                        no_fold: *no_fold,
+                        fold_only: *fold_only,
+                        held: false,
+                        created_at: header.created_at,
+                    });
+            }
+            CommandBody::NativeOperation {
+                loop_id,
+                operation,
+                execution,
+                ..
+            } => {
+                let open = OpenOperation {
+                    operation: operation.clone(),
+                    execution: *execution,
+                };
+                self.loop_mut(*loop_id, seq)?
+                    .operations
+                    .insert(header.command_id, open);
+            }
+            CommandBody::NativeTurn {
+                loop_id,
+                native_turn_id,
+                ..
+            } => {
+                self.loop_mut(*loop_id, seq)?
+                    .native_turns
+                    .insert(native_turn_id.clone(), false);
+            }
+            // Their consequences are events of their own (S19).
+            CommandBody::CancelQueuedInput { .. }
+            | CommandBody::CancelDelegateRequest { .. }
+            | CommandBody::ApproveToolCall { .. }
+            | CommandBody::DenyToolCall { .. }
+            | CommandBody::ProvideUserInput { .. }
+            | CommandBody::Compact { .. }
+            | CommandBody::Interrupt {}
+            | CommandBody::Shutdown {}
+            | CommandBody::ReleaseHeldInput { .. }
+            | CommandBody::SubagentResult { .. }
+            | CommandBody::ProcessNotification { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn apply_event(&mut self, event: &Event, seq: Seq) -> Result<(), Contradiction> {
+        let wrong = |what: &str| {
+            Err(Contradiction {
+                seq,
+                what: what.into(),
+            })
+        };
+        self.updated_at = event.at;
+        let cause = event.cause.command_id.unwrap_or_default();
+        match &event.body {
+            EventBody::SessionStarted { .. } => return wrong("a second SessionStarted"),
+            EventBody::SessionActive {} => self.active = true,
+            EventBody::SessionIdle {} => self.active = false,
+            EventBody::SessionStopped {} => self.settled = Status::Stopped,
+            EventBody::RestoreStarted {}
+            | EventBody::RestoreDone {}
+            | EventBody::RestoreErrored { .. } => {}
+            EventBody::ConfigurationAdopted { epoch, .. } => self.config_epoch = *epoch,
+            EventBody::SessionParamsChanged {
+                title,
+                model,
+                params,
+                agent,
+            } => {
+                self.settings_epoch += 1;
+                if let Some(title) = title {
+                    self.title.clone_from(title);
+                }
+                if let Some(model) = model {
+                    self.model = Some(model.clone()).filter(|m| !m.is_empty());
+                }
+                if let Some(params) = params {
+                    self.params.clone_from(params);
+                }
+                if let Some(agent) = agent {
+                    self.agent.clone_from(agent);
+                    let active = self.loop_mut(LoopId::ZERO, seq)?;
+                    active.harness.clone_from(agent);
+                    active.native_session_id = None;
+                    active.native_turns.clear();
+                }
+            }
+            EventBody::LoopStarted { harness_id, .. } => {
+                self.loops.insert(
+                    event.loop_id,
+                    LoopState::new(event.loop_id, harness_id.clone()),
+                );
+                if self.active_loop.is_zero() {
+                    self.active_loop = event.loop_id;
+                }
+            }
+            EventBody::LoopIdle {} => self.loop_mut(event.loop_id, seq)?.running = false,
+            EventBody::NativeSessionBound { native_session_id } => {
+                self.loop_mut(event.loop_id, seq)?.native_session_id =
+                    Some(native_session_id.clone());
+            }
+            EventBody::TurnStarted {
+                run_id,
+                message,
+                native,
+            } => {
+                self.run_id = Some(*run_id);
+                self.error = None;
+                let loop_state = self.loop_mut(event.loop_id, seq)?;
+                if loop_state.turn.is_some() {
+                    return wrong("a turn starts inside another");
+                }
+                take_input(loop_state, cause);
+                if let Some(native) = native {
+                    loop_state
+                        .native_turns
+                        .insert(native.native_turn_id.clone(), true);
+                }
+                loop_state.history.extend(message.clone());
+                loop_state.turns += 1;
+                loop_state.running = true;
+                loop_state.turn = Some(OpenTurn {
+                    turn_id: event.turn_id,
+                    run_id: *run_id,
+                    cause,
+                    native: native.clone(),
+                });
+            }
+            EventBody::StepDone { messages, .. } => {
+                self.loop_mut(event.loop_id, seq)?
+                    .history
+                    .extend(messages.iter().cloned());
+            }
+            EventBody::TurnFoldedInto { message } => {
+                let loop_state = self.loop_mut(event.loop_id, seq)?;
+                take_input(loop_state, cause);
+                loop_state.history.push(message.clone());
+            }
+            EventBody::InputCancelled { .. } | EventBody::TurnRejected { .. } => {
+                take_input(self.loop_mut(event.loop_id, seq)?, cause);
+            }
+            EventBody::InputHeld {} => self.hold(event.loop_id, cause, true, seq)?,
+            EventBody::InputReleased {} => self.hold(event.loop_id, cause, false, seq)?,
+            EventBody::TurnDone { .. } => {
+                self.close_turn(event, seq)?;
+                self.settled = Status::Completed;
+            }
+            EventBody::TurnFailed { error, .. } => {
+                self.close_turn(event, seq)?;
+                self.settled = if error.code == "disconnected" {
+                    Status::Disconnected
+                } else {
+                    Status::Failed
+                };
+                self.error = Some(RowError {
+                    code: error.code.clone(),
+                    message: error.message.clone(),
+                });
+            }
+            EventBody::TurnInterrupted { reason, .. } => {
+                self.close_turn(event, seq)?;
+                self.settled = match reason {
+                    InterruptReason::HostLost => Status::Disconnected,
+                    _ => Status::Cancelled,
+                };
+            }
+            EventBody::NativeOperationResolved { .. } => self.apply_resolved(event, cause, seq)?,
+            EventBody::GateOpened { gate } => {
+                self.loop_mut(event.loop_id, seq)?
+                    .gates
+                    .insert(gate.gate_id, gate.clone());
+            }
+            EventBody::GateResolved { gate_id, .. } => {
+                self.loop_mut(event.loop_id, seq)?
+                    .gates
+                    .shift_remove(gate_id);
+            }
+            EventBody::GatePrepared { .. }
+            | EventBody::PermissionRequested { .. }
+            | EventBody::UserInputRequested { .. }
+            | EventBody::PermissionDecided { .. } => {}
+            EventBody::TokenDelta { .. }
+            | EventBody::ToolStarted { .. }
+            | EventBody::ToolCompleted { .. }
+            | EventBody::InputQueued {}
+            | EventBody::CommandStateChanged { .. } => {
+                return wrong("an ephemeral event in the journal");
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_resolved(
+        &mut self,
+        event: &Event,
+        cause: CommandId,
+        seq: Seq,
+    ) -> Result<(), Contradiction> {
+        let EventBody::NativeOperationResolved {
+            outcome,
+            reason,
+            message,
+            run_id,
+            row,
+            ..
+        } = &event.body
+        else {
+            return Ok(());
+        };
+        let Some(open) = self
+            .loop_mut(event.loop_id, seq)?
+            .operations
+            .shift_remove(&cause)
+        else {
+            return Err(Contradiction {
+                seq,
+                what: format!("operation {cause} has no open intent"),
+            });
+        };
+        if *outcome != OutcomeStatus::Rejected {
+            self.accepted_operations += 1;
+        }
+        if *outcome == OutcomeStatus::Uncertain {
+            self.uncertain.push_back(UncertainOperation {
+                command_id: cause,
+                operation: open.operation,
+                code: reason.clone().unwrap_or_default(),
+            });
+            if self.uncertain.len() > MAX_UNCERTAIN {
+                self.uncertain.pop_front();
+            }
+        }
+        if run_id.is_some() {
+            self.run_id = *run_id;
+        }
+        if let Some(row) = row {
+            self.settled = *row;
+            self.error = match row {
+                Status::Failed | Status::Disconnected => Some(RowError {
+                    code: reason.clone().unwrap_or_default(),
+                    message: message.clone().unwrap_or_default(),
+                }),
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+
+    fn close_turn(&mut self, event: &Event, seq: Seq) -> Result<(), Contradiction> {
+        let turn = self.loop_mut(event.loop_id, seq)?.turn.take();
+        match turn {
+            Some(turn) if turn.turn_id == event.turn_id => Ok(()),
+            _ => Err(Contradiction {
+                seq,
+                what: format!("turn {} is not open", event.turn_id),
+            }),
+        }
+    }
+
+    fn hold(
+        &mut self,
+        loop_id: LoopId,
+        input: CommandId,
+        held: bool,
+        seq: Seq,
+    ) -> Result<(), Contradiction> {
+        match self
+            .loop_mut(loop_id, seq)?
+            .inbox
+            .iter_mut()
+            .find(|w| w.command_id == input)
+        {
+            Some(waiting) => waiting.held = held,
+            None => {
+                return Err(Contradiction {
+                    seq,
+                    what: format!("input {input} does not wait"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take_input(loop_state: &mut LoopState, command: CommandId) {
+    loop_state.inbox.retain(|w| w.command_id != command);
+}
+
+/// The parts of an input's message.
+pub(super) fn input_parts(waiting: &Waiting) -> Vec<crate::content::Part> {
+    parts_of(&waiting.blocks)
+}

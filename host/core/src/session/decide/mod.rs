@@ -1,0 +1,315 @@
+//! Decisions, one file a concern. All of them are pure: they read a session and write a
+//! [`Decision`] through [`Out`].
+
+mod advance;
+mod gate;
+mod native;
+mod operation;
+mod prompt;
+mod queue;
+mod restore;
+mod run;
+mod settings;
+mod stop;
+
+use super::{
+    Answer, Cx, Decision, Effect, Input, InvocationId, Kind, Live, LoopState, Origin, Record,
+    Session,
+};
+use crate::command::{Agency, Cause, Command, CommandBody, CommandHeader};
+use crate::event::{Class, Event, EventBody};
+use crate::ids::{CommandId, EventId, LoopId, TurnId};
+use crate::provider::ChannelError;
+use crate::refusal::Refused;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// A decision in the making.
+pub(super) struct Out<'a, 'c> {
+    pub(super) session: &'a Session,
+    pub(super) cx: &'a mut Cx<'c>,
+    pub(super) live: Live,
+    records: Vec<Record>,
+    effects: Vec<Effect>,
+    refusable: bool,
+}
+
+impl Session {
+    /// Decides what follows from an input. Changes nothing.
+    #[must_use]
+    pub fn decide(&self, input: Input, cx: &mut Cx<'_>) -> Decision {
+        let mut out = Out {
+            session: self,
+            cx,
+            live: self.live.clone(),
+            records: Vec::new(),
+            effects: Vec::new(),
+            refusable: is_refusable(&input),
+        };
+        let answer = out.dispatch(input);
+        Decision {
+            records: out.records,
+            live: out.live,
+            effects: out.effects,
+            answer,
+            refusable: out.refusable,
+        }
+    }
+}
+
+/// Inputs whose asker can be told that nothing was recorded. What a provider or the host itself
+/// does has happened already: if it cannot be recorded, the session is faulted.
+fn is_refusable(input: &Input) -> bool {
+    matches!(
+        input,
+        Input::Submit { .. }
+            | Input::Reserve(_)
+            | Input::RejectFirst { .. }
+            | Input::Answer { .. }
+            | Input::Retract { .. }
+            | Input::Release { .. }
+            | Input::Settings { .. }
+            | Input::Announce { .. }
+    )
+}
+
+impl Out<'_, '_> {
+    fn dispatch(&mut self, input: Input) -> Answer {
+        match input {
+            Input::Submit {
+                origin,
+                blocks,
+                loop_id,
+                no_fold,
+                fold_only,
+            } => self.submit(origin, blocks, loop_id, no_fold, fold_only),
+            Input::Reserve(reserve) => self.reserve(*reserve),
+            Input::RejectFirst {
+                origin,
+                operation,
+                execution,
+                code,
+                message,
+            } => self.reject_first(origin, operation, execution, code, message),
+            Input::Entered(invocation) => self.entered(invocation),
+            Input::Started {
+                invocation,
+                result,
+                messages,
+            } => self.started(invocation, result, messages),
+            Input::Invoked {
+                invocation,
+                result,
+                messages,
+            } => self.invoked(invocation, result, messages),
+            Input::Done {
+                invocation,
+                result,
+                messages,
+            } => self.done(invocation, result, messages),
+            Input::Step {
+                invocation,
+                messages,
+            } => {
+                self.step(invocation, messages);
+                Answer::None
+            }
+            Input::Usage { invocation, usage } => self.usage(invocation, usage),
+            Input::Bind {
+                invocation,
+                native_session_id,
+            } => self.bind(invocation, native_session_id),
+            Input::TakeInput(invocation) => self.take_input(invocation),
+            Input::Ask {
+                invocation,
+                ask,
+                stored_rules,
+            } => self.ask(invocation, ask, stored_rules),
+            Input::Withdraw {
+                invocation,
+                provider_id,
+            } => self.withdraw(invocation, &provider_id),
+            Input::Unasked(gate_id) => self.unasked(gate_id),
+            Input::Answer {
+                origin,
+                gate_id,
+                reply,
+            } => self.answer(origin, gate_id, reply),
+            Input::Interrupt { origin } => self.interrupt(origin),
+            Input::ActivitiesSettled => self.activities_settled(),
+            Input::CallerGone(command_id) => self.caller_gone(command_id),
+            Input::Announce { id, turn } => self.announce(id, turn),
+            Input::Unannounce(id) => {
+                self.live.announced.retain(|a| a.id != id);
+                Answer::None
+            }
+            Input::LinkAppend(message) => self.link_append(message),
+            Input::ActivityBegan { id, label } => {
+                self.live.activities.insert(id, label);
+                Answer::Accepted
+            }
+            Input::ActivityEnded(id) => {
+                self.live.activities.remove(&id);
+                Answer::None
+            }
+            Input::Retract { origin, target } => self.retract(origin, target),
+            Input::Release {
+                origin,
+                loop_id,
+                targets,
+            } => self.release(origin, loop_id, &targets),
+            Input::Settings {
+                origin,
+                title,
+                model,
+                params,
+                agent,
+            } => self.settings(origin, title, model, params, agent),
+            Input::StateChanged => {
+                self.live.state_epoch += 1;
+                self.effect(Effect::NotifyState);
+                Answer::None
+            }
+            Input::Advance => self.advance(),
+            Input::Restore => self.restore(),
+            Input::Close => self.close(),
+            Input::Fault(reason) => self.fault(reason),
+        }
+    }
+
+    // ---- building blocks --------------------------------------------------------------------
+
+    fn effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    fn refuse(&self, refused: Refused) -> Answer {
+        Answer::Refused(Box::new(refused))
+    }
+
+    /// Id of a new event. Without a working source it is derived from what it belongs to, which
+    /// is as unique: the session, its next sequence and its place in this decision.
+    fn event_id(&mut self) -> EventId {
+        let place = (self.session.state.last_seq, self.records.len());
+        EventId(self.cx.ids.mint().unwrap_or_else(|| {
+            derived(
+                self.session.state.id.0,
+                &format!("event {} {}", place.0, place.1),
+            )
+        }))
+    }
+
+    fn push_event(
+        &mut self,
+        id: EventId,
+        loop_id: LoopId,
+        turn_id: TurnId,
+        cause: Cause,
+        body: EventBody,
+    ) {
+        let session_id = self.session.state.id;
+        let event = Event {
+            id,
+            session_id,
+            loop_id,
+            turn_id,
+            at: self.cx.now,
+            cause,
+            body,
+        };
+        if event.body.meta().class == Class::Ephemeral {
+            self.effects.push(Effect::Publish(Box::new(Event {
+                id: EventId::ZERO,
+                ..event
+            })));
+        } else {
+            self.records.push(Record::Event(event));
+        }
+    }
+
+    /// An event of a loop.
+    fn event(&mut self, loop_id: LoopId, turn_id: TurnId, cause: Cause, body: EventBody) {
+        let id = self.event_id();
+        self.push_event(id, loop_id, turn_id, cause, body);
+    }
+
+    /// An event of session scope.
+    fn session_event(&mut self, body: EventBody) {
+        self.event(LoopId::ZERO, TurnId::ZERO, Cause::default(), body);
+    }
+
+    fn command(&mut self, origin: Origin, agency: Agency, body: CommandBody) {
+        let header = CommandHeader {
+            command_id: origin.command_id,
+            cause: Cause::default(),
+            agency,
+            created_at: self.cx.now,
+            caller: origin.caller,
+        };
+        self.records.push(Record::Command(Command { header, body }));
+    }
+
+    fn loop_state(&self, id: LoopId) -> Option<&LoopState> {
+        self.session.state.loops.get(&id)
+    }
+
+    fn active(&self) -> LoopId {
+        self.session.state.active_loop
+    }
+
+    /// The session begins to have work (S67).
+    fn activate(&mut self) {
+        let pending = self.records.iter().any(|r| {
+            matches!(
+                r,
+                Record::Event(Event {
+                    body: EventBody::SessionActive {},
+                    ..
+                })
+            )
+        });
+        if !self.session.state.active && !pending {
+            self.session_event(EventBody::SessionActive {});
+        }
+    }
+
+    /// Why the session admits no work at all, whatever it is.
+    fn closed(&self) -> Option<Refused> {
+        if self.live.faulted.is_some() {
+            Some(Refused::SessionFaulted)
+        } else if self.live.closing {
+            Some(Refused::HostShuttingDown)
+        } else {
+            None
+        }
+    }
+
+    fn invocation(&self, id: InvocationId) -> Option<(CommandId, Kind)> {
+        self.live.invocation(id).map(|i| (i.command_id, i.kind))
+    }
+
+    fn channel_closed(&self, id: InvocationId) -> Option<ChannelError> {
+        match self.live.invocation(id) {
+            None => Some(ChannelError::Closed),
+            Some(i) if i.aborted.is_some() => Some(ChannelError::Stopped),
+            Some(_) if self.live.faulted.is_some() => {
+                Some(ChannelError::Failed("the session is faulted".into()))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// A UUIDv8 from a namespace and a name: the same inputs give the same id (S75, S120).
+pub(crate) fn derived(namespace: Uuid, name: &str) -> Uuid {
+    let digest = Sha256::new()
+        .chain_update(namespace.as_bytes())
+        .chain_update(name.as_bytes())
+        .finalize();
+    let mut bytes = [0u8; 16];
+    bytes
+        .iter_mut()
+        .zip(digest.iter())
+        .for_each(|(b, d)| *b = *d);
+    Uuid::new_v8(bytes)
+}

@@ -1,0 +1,226 @@
+//! Turns that the native side begins by itself, and messages outside any turn (N6-N12).
+
+use super::{Out, derived};
+use crate::command::{Agency, Cause, CommandBody};
+use crate::content::{MAX_WRITE_BYTES, Message, NewMessage, Part};
+use crate::event::{EventBody, NativeOrigin};
+use crate::ids::{CommandId, MessageId, RunId, TurnId};
+use crate::provider::{ChannelError, NativeTurn, TurnStart};
+use crate::session::decide::operation::Claim;
+use crate::session::{Announced, Answer, Effect, Kind, LinkId, Origin};
+
+impl Out<'_, '_> {
+    /// The order of N6. Accepted means: it waits, and [`Input::Advance`] decides.
+    ///
+    /// [`Input::Advance`]: crate::session::Input::Advance
+    pub(super) fn announce(&mut self, id: LinkId, turn: NativeTurn) -> Answer {
+        let denied = |why: &str| Answer::Channel(ChannelError::Denied(why.into()));
+        if self.live.closing {
+            return Answer::Channel(ChannelError::Closed);
+        }
+        if self.live.faulted.is_some() {
+            return Answer::Channel(ChannelError::Failed("the session is faulted".into()));
+        }
+        if self.live.stop.is_some() || self.live.disarmed {
+            return Answer::Channel(ChannelError::Stopped);
+        }
+        if !self.cx.native_turns {
+            return denied("native turns are switched off by the operator");
+        }
+        if !self.cx.harness.is_some_and(|h| h.features.native_turns) {
+            return denied("the provider does not declare the feature `native-turns`");
+        }
+        if !(1..=256).contains(&turn.id.len()) || !(1..=128).contains(&turn.reason.len()) {
+            return Answer::Channel(ChannelError::Limit(
+                "a native turn id has 1 to 256 bytes, a reason 1 to 128".into(),
+            ));
+        }
+        let known = self
+            .session
+            .state
+            .active_loop()
+            .and_then(|l| l.native_turns.get(&turn.id));
+        if known == Some(&true) {
+            return Answer::Channel(ChannelError::Closed);
+        }
+        if !self.live.announced.is_empty() {
+            return Answer::Channel(ChannelError::Limit(
+                "one announcement is pending already".into(),
+            ));
+        }
+        self.live.announced.push_back(Announced { id, turn });
+        Answer::Accepted
+    }
+
+    /// Answers `busy` to what runs inside the live turn (N6, N7).
+    pub(super) fn settle_announcements(&mut self) {
+        let entered = self.live.owner.as_ref().is_some_and(|o| {
+            o.turn_is_running() && o.invocations.get(&o.runner).is_some_and(|i| i.entered)
+        });
+        if !entered {
+            return;
+        }
+        let (busy, wait) = std::mem::take(&mut self.live.announced)
+            .into_iter()
+            .partition::<Vec<_>, _>(|a| a.turn.start == TurnStart::Running);
+        self.live.announced = wait.into();
+        for announced in busy {
+            self.effect(Effect::AnswerAnnouncement {
+                id: announced.id,
+                result: Err(ChannelError::Busy),
+            });
+        }
+    }
+
+    /// Reserves the first announcement of that kind. True if one was, or waits for a slot.
+    pub(super) fn start_native(&mut self, start: TurnStart) -> bool {
+        let Some(at) = self
+            .live
+            .announced
+            .iter()
+            .position(|a| a.turn.start == start)
+        else {
+            return false;
+        };
+        match start {
+            TurnStart::Wanted => {
+                if !self.have_slot() {
+                    return false;
+                }
+            }
+            // Never refused for want of a slot (N8).
+            TurnStart::Running if self.live.slot => {}
+            TurnStart::Running => {
+                let effect = if self.cx.slot_free {
+                    Effect::TakeSlot
+                } else {
+                    Effect::OverdrawSlot
+                };
+                self.live.slot = true;
+                self.live.waits_for_slot = false;
+                self.effect(effect);
+            }
+        }
+        let (Some(run), Some(turn), Some(command)) =
+            (self.cx.ids.mint(), self.cx.ids.mint(), self.cx.ids.mint())
+        else {
+            return false;
+        };
+        if let Some(announced) = self.live.announced.remove(at) {
+            self.reserve_native(announced, RunId(run), TurnId(turn), CommandId(command));
+        }
+        true
+    }
+
+    fn reserve_native(
+        &mut self,
+        announced: Announced,
+        run_id: RunId,
+        turn_id: TurnId,
+        command_id: CommandId,
+    ) {
+        let loop_id = self.active();
+        let session_id = self.session.state.id;
+        let turn = announced.turn;
+        let cause_command_id = turn
+            .cause
+            .as_deref()
+            .and_then(|c| c.parse::<CommandId>().ok());
+        self.command(
+            Origin {
+                command_id,
+                caller: None,
+            },
+            Agency::Machine,
+            CommandBody::NativeTurn {
+                session_id,
+                loop_id,
+                native_turn_id: turn.id.clone(),
+                reason: turn.reason.clone(),
+                start: turn.start,
+                cause_command_id,
+            },
+        );
+        self.activate();
+        self.event(
+            loop_id,
+            turn_id,
+            Cause::by_agency(command_id, Agency::Machine),
+            EventBody::TurnStarted {
+                run_id,
+                message: None,
+                native: Some(NativeOrigin {
+                    native_turn_id: turn.id.clone(),
+                    reason: turn.reason,
+                    start: turn.start,
+                    cause_command_id,
+                }),
+            },
+        );
+        let invocation = self.claim(Claim {
+            run_id,
+            loop_id,
+            turn: Some(turn_id),
+            command_id,
+            kind: Kind::Native,
+            handle: true,
+        });
+        self.effect(Effect::AnswerAnnouncement {
+            id: announced.id,
+            result: Ok(()),
+        });
+        self.effect(Effect::Adopt {
+            invocation,
+            loop_id,
+            command_id,
+            native_turn_id: turn.id,
+        });
+    }
+
+    /// One step group of its own, with zero turn id and no cause (N11).
+    pub(super) fn link_append(&mut self, message: NewMessage) -> Answer {
+        if self.live.closing {
+            return Answer::Channel(ChannelError::Closed);
+        }
+        if self.live.faulted.is_some() {
+            return Answer::Channel(ChannelError::Failed("the session is faulted".into()));
+        }
+        let bytes: usize = message.parts.iter().map(Part::bytes).sum();
+        if bytes > MAX_WRITE_BYTES
+            || message
+                .parts
+                .iter()
+                .any(|p| p.bytes() > crate::content::MAX_PART_BYTES)
+        {
+            return Answer::Channel(ChannelError::Limit(format!(
+                "a message has at most {MAX_WRITE_BYTES} bytes, a part {}",
+                crate::content::MAX_PART_BYTES
+            )));
+        }
+        let place = format!("message {}", self.session.state.last_seq);
+        let id = MessageId(
+            self.cx
+                .ids
+                .mint()
+                .unwrap_or_else(|| derived(self.session.state.id.0, &place)),
+        );
+        let saved = Message {
+            id,
+            role: message.role,
+            turn_id: None,
+            created_at: self.cx.now,
+            parts: message.parts,
+        };
+        let loop_id = self.active();
+        self.event(
+            loop_id,
+            TurnId::ZERO,
+            Cause::default(),
+            EventBody::StepDone {
+                messages: vec![saved],
+                usage: None,
+            },
+        );
+        Answer::Accepted
+    }
+}

@@ -1,0 +1,110 @@
+//! Ordinary prompts: accepted, queued, started (S32, S40, S43).
+
+use super::Out;
+use crate::command::Cause;
+use crate::command::{Agency, CommandBody};
+use crate::content::Block;
+use crate::event::{EventBody, RejectReason};
+use crate::ids::{LoopId, TurnId};
+use crate::refusal::Refused;
+use crate::session::{Answer, Origin, Owner, State};
+
+impl Out<'_, '_> {
+    pub(super) fn submit(
+        &mut self,
+        origin: Origin,
+        blocks: Vec<Block>,
+        loop_id: Option<LoopId>,
+        no_fold: bool,
+        fold_only: bool,
+    ) -> Answer {
+        if let Some(refused) = self.closed() {
+            return self.refuse(refused);
+        }
+        if self.session.state.settled == crate::view::Status::Stopped {
+            return self.refuse(Refused::SessionStopped);
+        }
+        if blocks.is_empty() {
+            return self.refuse(Refused::InvalidRequest(
+                "`blocks` must hold at least one block".into(),
+            ));
+        }
+        if no_fold && fold_only {
+            return self.refuse(Refused::InvalidRequest(
+                "`no_fold` and `fold_only` exclude each other".into(),
+            ));
+        }
+        let target = loop_id.unwrap_or(self.active());
+        let Some(loop_state) = self.session.state.loops.get(&target) else {
+            return self.refuse(Refused::LoopNotFound(target.to_string()));
+        };
+        if fold_only && !self.turn_takes_input(target) {
+            return self.refuse(Refused::FoldingUnavailable);
+        }
+        let full = loop_state.inbox.len() >= self.cx.inbox;
+        let held: Vec<_> = loop_state
+            .inbox
+            .iter()
+            .filter(|w| w.held)
+            .map(|w| w.command_id)
+            .collect();
+        let command_id = origin.command_id;
+        self.command(
+            origin,
+            Agency::User,
+            CommandBody::UserInput {
+                blocks,
+                no_fold,
+                fold_only,
+                target_loop_id: target,
+                background_hand_back: false,
+                delegate_delivery_phase: None,
+            },
+        );
+        if full {
+            // A submit that is rejected releases nothing (S52).
+            self.event(
+                target,
+                TurnId::ZERO,
+                Cause::by(command_id),
+                EventBody::TurnRejected {
+                    reason: RejectReason::QueueFull,
+                    retryable: true,
+                },
+            );
+            return Answer::Accepted;
+        }
+        for id in held {
+            self.event(
+                target,
+                TurnId::ZERO,
+                Cause::by(id),
+                EventBody::InputReleased {},
+            );
+        }
+        if self.live.owner.is_some() || self.live.stop.is_some() {
+            self.event(
+                target,
+                TurnId::ZERO,
+                Cause::by(command_id),
+                EventBody::InputQueued {},
+            );
+        }
+        Answer::Accepted
+    }
+
+    /// Whether a turn of that loop runs whose provider takes folded input (R120).
+    fn turn_takes_input(&self, loop_id: LoopId) -> bool {
+        let folding = self.cx.harness.is_some_and(|h| h.features.folding);
+        let running = |o: &Owner| o.loop_id == loop_id && o.turn_is_running();
+        folding && self.live.stop.is_none() && self.live.owner.as_ref().is_some_and(running)
+    }
+}
+
+impl State {
+    /// Whether any prompt is queued, held ones included (R60).
+    #[must_use]
+    pub fn has_waiting_input(&self) -> bool {
+        self.loops.values().any(|l| !l.inbox.is_empty())
+    }
+}

@@ -1,0 +1,183 @@
+//! The inbox as a client handles it: retract and release (S46, S52), and folding (S42).
+
+use super::Out;
+use crate::command::{Agency, Cause, CommandBody};
+use crate::content::{Message, Role};
+use crate::event::{CancelReason, EventBody};
+use crate::ids::{CommandId, LoopId, MessageId, TurnId};
+use crate::provider::{InputOrigin, PromptInput};
+use crate::refusal::Refused;
+use crate::session::apply::input_parts;
+use crate::session::{Answer, InvocationId, Origin};
+
+impl Out<'_, '_> {
+    pub(super) fn retract(&mut self, origin: Origin, target: CommandId) -> Answer {
+        if let Some(refused) = self.closed() {
+            return self.refuse(refused);
+        }
+        let found = self.session.state.loops.values().find_map(|l| {
+            l.inbox
+                .iter()
+                .find(|w| w.command_id == target)
+                .map(|w| (l.id, w.agency))
+        });
+        let Some((loop_id, agency)) = found else {
+            return Answer::Bool(false);
+        };
+        let session_id = self.session.state.id;
+        self.command(
+            origin,
+            Agency::User,
+            CommandBody::CancelQueuedInput {
+                session_id,
+                loop_id,
+                target_command_id: target,
+            },
+        );
+        self.event(
+            loop_id,
+            TurnId::ZERO,
+            Cause::by_agency(target, agency),
+            EventBody::InputCancelled {
+                reason: CancelReason::ClientRetracted,
+            },
+        );
+        Answer::Bool(true)
+    }
+
+    pub(super) fn release(
+        &mut self,
+        origin: Origin,
+        loop_id: Option<LoopId>,
+        targets: &[CommandId],
+    ) -> Answer {
+        if let Some(refused) = self.closed() {
+            return self.refuse(refused);
+        }
+        if let Some(id) = loop_id
+            && self.loop_state(id).is_none()
+        {
+            return self.refuse(Refused::LoopNotFound(id.to_string()));
+        }
+        let released: Vec<(LoopId, CommandId)> = self
+            .session
+            .state
+            .loops
+            .values()
+            .filter(|l| loop_id.is_none_or(|id| id == l.id))
+            .flat_map(|l| {
+                l.inbox
+                    .iter()
+                    .filter(|w| w.held)
+                    .map(move |w| (l.id, w.command_id))
+            })
+            .filter(|(_, id)| targets.is_empty() || targets.contains(id))
+            .collect();
+        let ids: Vec<CommandId> = released.iter().map(|(_, id)| *id).collect();
+        if !ids.is_empty() {
+            let session_id = self.session.state.id;
+            let target_loop = loop_id.unwrap_or(self.active());
+            self.command(
+                origin,
+                Agency::User,
+                CommandBody::ReleaseHeldInput {
+                    session_id,
+                    loop_id: target_loop,
+                    target_command_ids: ids.clone(),
+                },
+            );
+        }
+        for (loop_id, id) in released {
+            self.event(
+                loop_id,
+                TurnId::ZERO,
+                Cause::by(id),
+                EventBody::InputReleased {},
+            );
+        }
+        Answer::Released(ids)
+    }
+
+    /// Folds the inputs at the head of the inbox into the running turn, up to the first that must
+    /// not fold. Each is durable as folded before the provider sees it (N16).
+    pub(super) fn take_input(&mut self, invocation: InvocationId) -> Answer {
+        if let Some(error) = self.channel_closed(invocation) {
+            return Answer::Channel(error);
+        }
+        let folding = self.cx.harness.is_some_and(|h| h.features.folding);
+        let Some(owner) = self
+            .live
+            .owner
+            .clone()
+            .filter(|o| folding && o.runner == invocation)
+        else {
+            return Answer::Inputs(Vec::new());
+        };
+        let (Some(turn_id), Some(loop_state)) = (owner.turn, self.loop_state(owner.loop_id)) else {
+            return Answer::Inputs(Vec::new());
+        };
+        let waiting: Vec<_> = loop_state
+            .inbox
+            .iter()
+            .filter(|w| !w.held)
+            .take_while(|w| !w.no_fold)
+            .cloned()
+            .collect();
+        let mut inputs = Vec::new();
+        for entry in waiting {
+            let Some(id) = self.cx.ids.mint() else { break };
+            let parts = input_parts(&entry);
+            let message = Message {
+                id: MessageId(id),
+                role: Role::User,
+                turn_id: Some(turn_id),
+                created_at: self.cx.now,
+                parts: parts.clone(),
+            };
+            self.event(
+                owner.loop_id,
+                turn_id,
+                Cause::by_agency(entry.command_id, entry.agency),
+                EventBody::TurnFoldedInto { message },
+            );
+            inputs.push(PromptInput {
+                command_id: entry.command_id,
+                origin: InputOrigin::User,
+                parts,
+            });
+        }
+        Answer::Inputs(inputs)
+    }
+
+    /// Empties the inbox of what does not outlive the end of a turn (S44).
+    pub(super) fn cancel_waiting(&mut self, loop_id: LoopId, failed: bool, interrupted: bool) {
+        let Some(loop_state) = self.loop_state(loop_id) else {
+            return;
+        };
+        let gone: Vec<_> = loop_state
+            .inbox
+            .iter()
+            .filter(|w| !w.held)
+            .filter_map(|w| {
+                let reason = if failed {
+                    CancelReason::TurnFailed
+                } else if interrupted && w.agency.is_machine() {
+                    CancelReason::TurnInterrupted
+                } else if w.fold_only {
+                    CancelReason::TurnEnded
+                } else {
+                    return None;
+                };
+                Some((w.command_id, w.agency, reason))
+            })
+            .collect();
+        for (id, agency, reason) in gone {
+            self.event(
+                loop_id,
+                TurnId::ZERO,
+                Cause::by_agency(id, agency),
+                EventBody::InputCancelled { reason },
+            );
+        }
+    }
+}

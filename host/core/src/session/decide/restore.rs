@@ -1,0 +1,158 @@
+//! Repairs of what a lost process left open (§6.1, S52, S54, S72, S78).
+//!
+//! The repairs have deterministic ids, so that a restore that was itself cut can be retried.
+
+use super::Out;
+use crate::command::Cause;
+use crate::event::{CancelReason, EventBody, InterruptReason};
+use crate::gate::CloseReason;
+use crate::ids::{EventId, LoopId, TurnId};
+use crate::session::{Answer, LoopState};
+use crate::view::{OutcomeStatus, Status};
+
+impl Out<'_, '_> {
+    pub(super) fn restore(&mut self) -> Answer {
+        if !self.session.state.needs_recovery() && !self.session.state.active {
+            return Answer::None;
+        }
+        let at = self.session.state.last_seq;
+        let loops: Vec<LoopState> = self.session.state.loops.values().cloned().collect();
+        self.repair(
+            &format!("started {at}"),
+            LoopId::ZERO,
+            TurnId::ZERO,
+            Cause::default(),
+            EventBody::RestoreStarted {},
+        );
+        for l in &loops {
+            for (gate_id, gate) in &l.gates {
+                let body = EventBody::GateResolved {
+                    gate_id: *gate_id,
+                    reason: CloseReason::RestoreUnavailable,
+                    source: None,
+                };
+                self.repair(
+                    &format!("gate {gate_id}"),
+                    l.id,
+                    gate.turn_id.unwrap_or_default(),
+                    Cause::default(),
+                    body,
+                );
+            }
+        }
+        for l in &loops {
+            self.repair_operations(l);
+        }
+        for l in &loops {
+            if let Some(turn) = &l.turn {
+                let body = EventBody::TurnInterrupted {
+                    run_id: turn.run_id,
+                    reason: InterruptReason::HostLost,
+                    usage: None,
+                };
+                let what = format!("turn {}", turn.turn_id);
+                self.repair(&what, l.id, turn.turn_id, Cause::by(turn.cause), body);
+            }
+        }
+        for l in &loops {
+            self.repair_inbox(l);
+            if l.running {
+                self.repair(
+                    &format!("idle {} {at}", l.id),
+                    l.id,
+                    TurnId::ZERO,
+                    Cause::default(),
+                    EventBody::LoopIdle {},
+                );
+            }
+        }
+        if self.session.state.active {
+            self.repair(
+                &format!("idle {at}"),
+                LoopId::ZERO,
+                TurnId::ZERO,
+                Cause::default(),
+                EventBody::SessionIdle {},
+            );
+        }
+        self.repair(
+            &format!("done {at}"),
+            LoopId::ZERO,
+            TurnId::ZERO,
+            Cause::default(),
+            EventBody::RestoreDone {},
+        );
+        Answer::Accepted
+    }
+
+    /// An intent without outcome is never re-sent: its effect is unknown (R80, S54).
+    fn repair_operations(&mut self, l: &LoopState) {
+        for (command_id, open) in &l.operations {
+            let turn = l.turn.as_ref().filter(|t| t.cause == *command_id);
+            // An exclusive's turn decides the row; an idle control does it itself.
+            let row = (turn.is_none() && open.execution.is_some() && l.turn.is_none())
+                .then_some(Status::Disconnected);
+            let body = EventBody::NativeOperationResolved {
+                outcome: OutcomeStatus::Uncertain,
+                reason: Some("host_lost".into()),
+                message: Some("the host was lost while the operation was under way".into()),
+                run_id: turn.map(|t| t.run_id),
+                row,
+                effective: None,
+                native_session_id: l.native_session_id.clone(),
+            };
+            let turn_id = turn.map(|t| t.turn_id).unwrap_or_default();
+            self.repair(
+                &format!("operation {command_id}"),
+                l.id,
+                turn_id,
+                Cause::by(*command_id),
+                body,
+            );
+        }
+    }
+
+    /// Nothing a person typed disappears: what had no resolution is held, one hold each (S52).
+    fn repair_inbox(&mut self, l: &LoopState) {
+        for waiting in l.inbox.iter().filter(|w| !w.held) {
+            let cause = Cause::by_agency(waiting.command_id, waiting.agency);
+            if waiting.fold_only {
+                let body = EventBody::InputCancelled {
+                    reason: CancelReason::TurnEnded,
+                };
+                self.repair(
+                    &format!("cancel {}", waiting.command_id),
+                    l.id,
+                    TurnId::ZERO,
+                    cause,
+                    body,
+                );
+            } else {
+                // A crash after a release holds it again: the sequence makes that hold its own.
+                let what = format!(
+                    "hold {} {}",
+                    waiting.command_id, self.session.state.last_seq
+                );
+                self.repair(
+                    &what,
+                    l.id,
+                    TurnId::ZERO,
+                    Cause::by(waiting.command_id),
+                    EventBody::InputHeld {},
+                );
+            }
+        }
+    }
+
+    fn repair(
+        &mut self,
+        what: &str,
+        loop_id: LoopId,
+        turn_id: TurnId,
+        cause: Cause,
+        body: EventBody,
+    ) {
+        let id = EventId(self.repair_id(what));
+        self.push_event(id, loop_id, turn_id, cause, body);
+    }
+}

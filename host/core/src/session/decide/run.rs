@@ -1,0 +1,672 @@
+//! The life of a run: what its calls return, what they write, and its single end (R26-R30,
+//! R65-R72, S54-S57).
+
+use super::{Out, derived};
+use crate::abort::AbortReason;
+use crate::command::Cause;
+use crate::content::{Message, Usage};
+use crate::event::{EventBody, Failure, InterruptReason};
+use crate::gate::CloseReason;
+use crate::ids::CommandId;
+use crate::operation::Execution;
+use crate::provider::{CallError, ChannelError, Outcome, Params, Refusal};
+use crate::refusal::Refused;
+use crate::session::{Answer, Effect, Ending, Invocation, InvocationId, Invoked, Kind, Late};
+use crate::view::{OperationResult, OutcomeStatus, ParamsEffective, Status};
+
+/// How an operation resolved, before it is written down.
+struct Resolution {
+    outcome: OutcomeStatus,
+    code: Option<String>,
+    message: Option<String>,
+    effective: Option<ParamsEffective>,
+    /// The problem document that replaces the result (§6), made from the result.
+    problem: Option<Problem>,
+}
+
+enum Problem {
+    Violation(String),
+    HarnessChanged,
+}
+
+impl Out<'_, '_> {
+    pub(super) fn entered(&mut self, invocation: InvocationId) -> Answer {
+        if let Some(owner) = &mut self.live.owner
+            && let Some(entry) = owner.invocations.get_mut(&invocation)
+        {
+            entry.entered = true;
+        }
+        Answer::None
+    }
+
+    pub(super) fn usage(&mut self, invocation: InvocationId, usage: Usage) -> Answer {
+        if let Some(owner) = &mut self.live.owner
+            && owner.invocations.contains_key(&invocation)
+        {
+            owner.usage = Some(usage);
+        }
+        Answer::None
+    }
+
+    /// A step group of an invocation (S56). After a fault nothing is written any more.
+    pub(super) fn step(&mut self, invocation: InvocationId, messages: Vec<Message>) {
+        let Some(owner) = self.live.owner.clone() else {
+            return;
+        };
+        let Some(entry) = owner.invocations.get(&invocation) else {
+            return;
+        };
+        if messages.is_empty() || self.live.faulted.is_some() {
+            return;
+        }
+        let cause = match entry.kind {
+            Kind::Operation(Execution::Control) => Cause::by(entry.command_id),
+            _ => Cause::default(),
+        };
+        let usage = owner.usage.filter(|_| owner.runner == invocation);
+        self.event(
+            owner.loop_id,
+            owner.turn.unwrap_or_default(),
+            cause,
+            EventBody::StepDone { messages, usage },
+        );
+    }
+
+    /// The id is durable before anything depends on it, a late one after an abort too (R68).
+    pub(super) fn bind(&mut self, invocation: InvocationId, native_session_id: String) -> Answer {
+        let Some(owner) = self.live.owner.clone() else {
+            return Answer::Channel(ChannelError::Closed);
+        };
+        let Some(entry) = owner.invocations.get(&invocation) else {
+            return Answer::Channel(ChannelError::Closed);
+        };
+        if self.live.faulted.is_some() {
+            return Answer::Channel(ChannelError::Failed("the session is faulted".into()));
+        }
+        if native_session_id.is_empty() || native_session_id.len() > 1024 {
+            return Answer::Channel(ChannelError::Limit(
+                "a native session id has 1 to 1024 bytes".into(),
+            ));
+        }
+        let Some(loop_state) = self.loop_state(owner.loop_id) else {
+            return Answer::Channel(ChannelError::Closed);
+        };
+        if loop_state.harness != entry.harness {
+            return Answer::Channel(ChannelError::Closed);
+        }
+        if loop_state.native_session_id.as_deref() != Some(native_session_id.as_str()) {
+            let cause = Cause::by(entry.command_id);
+            self.event(
+                owner.loop_id,
+                owner.turn.unwrap_or_default(),
+                cause,
+                EventBody::NativeSessionBound { native_session_id },
+            );
+        }
+        Answer::Accepted
+    }
+
+    /// `start-prompt` or `adopt-turn` returned.
+    pub(super) fn started(
+        &mut self,
+        invocation: InvocationId,
+        result: Result<Params, CallError>,
+        messages: Vec<Message>,
+    ) -> Answer {
+        let Some(entry) = self.live.invocation(invocation).cloned() else {
+            return Answer::None;
+        };
+        match result {
+            Ok(params) => {
+                let bad = self.patch_of(&entry, &params, true).err();
+                self.mark_started(invocation, bad.map(Late::Violation));
+                self.effect(Effect::CallDone(invocation));
+            }
+            Err(error) => {
+                self.step(invocation, messages);
+                let ending = ending_of(&error, entry.aborted, false);
+                self.end_runner(invocation, ending);
+            }
+        }
+        self.effect(Effect::RetryWaiting);
+        Answer::None
+    }
+
+    fn mark_started(&mut self, invocation: InvocationId, late: Option<Late>) {
+        let violated = late.is_some();
+        if let Some(owner) = &mut self.live.owner {
+            owner.handle = true;
+            if let Some(entry) = owner.invocations.get_mut(&invocation) {
+                entry.started = true;
+                entry.ending_as = late;
+            }
+        }
+        if violated {
+            self.abort_one(invocation, AbortReason::OwnerStopped);
+        }
+    }
+
+    /// `invoke` returned.
+    pub(super) fn invoked(
+        &mut self,
+        invocation: InvocationId,
+        result: Result<Invoked, CallError>,
+        messages: Vec<Message>,
+    ) -> Answer {
+        let Some(entry) = self.live.invocation(invocation).cloned() else {
+            return Answer::None;
+        };
+        match result {
+            Ok(Invoked::Started(params)) => self.invoked_started(invocation, &entry, &params),
+            Ok(Invoked::Completed(outcome)) => {
+                self.step(invocation, messages);
+                let resolution = self.completed(&entry, outcome);
+                self.resolve(invocation, &entry, resolution);
+            }
+            Err(error) => {
+                self.step(invocation, messages);
+                self.resolve(invocation, &entry, failed(&error, entry.aborted));
+            }
+        }
+        Answer::None
+    }
+
+    fn invoked_started(&mut self, invocation: InvocationId, entry: &Invocation, params: &Params) {
+        let late = if entry.kind == Kind::Operation(Execution::Control) {
+            Some(Late::Violation("a control answered `started`".into()))
+        } else if entry.aborted.is_some() {
+            Some(Late::Cancelled)
+        } else {
+            None
+        };
+        if late.is_some() || self.live.faulted.is_some() {
+            // The session that came back is ended by `done` under a fired abort (R26, R68).
+            self.mark_started(invocation, late.or(Some(Late::Cancelled)));
+            self.effect(Effect::CallDone(invocation));
+            return;
+        }
+        match self.patch_of(entry, params, true) {
+            Ok(effective) => {
+                self.mark_started(invocation, None);
+                let resolution = Resolution {
+                    outcome: OutcomeStatus::Started,
+                    code: None,
+                    message: None,
+                    effective,
+                    problem: None,
+                };
+                self.write_resolution(entry, resolution, true, None);
+                self.effect(Effect::CallDone(invocation));
+            }
+            Err(reason) => {
+                self.mark_started(invocation, Some(Late::Violation(reason)));
+                self.effect(Effect::CallDone(invocation));
+            }
+        }
+    }
+
+    /// A completed operation's outcome stands, whatever came after it (R70).
+    fn completed(&mut self, entry: &Invocation, outcome: Outcome) -> Resolution {
+        let message = outcome.message;
+        if self.harness_changed(entry) && !outcome.params.is_empty() {
+            return Resolution {
+                outcome: OutcomeStatus::Completed,
+                code: Some("harness_changed".into()),
+                message,
+                effective: None,
+                problem: Some(Problem::HarnessChanged),
+            };
+        }
+        let attached = self.live.owner.as_ref().is_some_and(|o| o.turn.is_some())
+            && entry.kind == Kind::Operation(Execution::Control);
+        match self.patch_of(entry, &outcome.params, attached) {
+            Ok(effective) => Resolution {
+                outcome: OutcomeStatus::Completed,
+                code: None,
+                message,
+                effective,
+                problem: None,
+            },
+            Err(reason) => violation(reason),
+        }
+    }
+
+    fn harness_changed(&self, entry: &Invocation) -> bool {
+        self.live
+            .owner
+            .as_ref()
+            .and_then(|o| self.loop_state(o.loop_id))
+            .is_some_and(|l| l.harness != entry.harness)
+    }
+
+    fn patch_of(
+        &mut self,
+        entry: &Invocation,
+        params: &Params,
+        turn_goes_on: bool,
+    ) -> Result<Option<ParamsEffective>, String> {
+        if self.harness_changed(entry) || self.live.faulted.is_some() {
+            return Ok(None);
+        }
+        self.patch(params, entry.command_id, turn_goes_on)
+    }
+
+    /// `done` returned.
+    pub(super) fn done(
+        &mut self,
+        invocation: InvocationId,
+        result: Result<Outcome, CallError>,
+        messages: Vec<Message>,
+    ) -> Answer {
+        let Some(entry) = self.live.invocation(invocation).cloned() else {
+            return Answer::None;
+        };
+        self.step(invocation, messages);
+        if let Some(late) = &entry.ending_as {
+            self.done_late(invocation, &entry, late);
+            return Answer::None;
+        }
+        let ending = match result {
+            Ok(outcome) => match self.patch_of(&entry, &outcome.params, false) {
+                Ok(_) => Ending::Done,
+                Err(reason) => Ending::Failed(failure("provider_contract_violation", reason)),
+            },
+            Err(error) => ending_of(&error, entry.aborted, true),
+        };
+        self.end_runner(invocation, ending);
+        Answer::None
+    }
+
+    /// What an operation or prompt that was ended instead of run resolves as.
+    fn done_late(&mut self, invocation: InvocationId, entry: &Invocation, late: &Late) {
+        match (late, entry.kind) {
+            (Late::Cancelled, Kind::Operation(_)) => self.resolve(invocation, entry, cancelled()),
+            (Late::Violation(reason), Kind::Operation(_)) => {
+                self.resolve(invocation, entry, violation(reason.clone()));
+            }
+            (Late::Cancelled, _) => {
+                let reason = interrupt_reason(entry.aborted);
+                self.end_runner(invocation, Ending::Interrupted(reason));
+            }
+            (Late::Violation(reason), _) => {
+                let failure = failure("provider_contract_violation", reason.clone());
+                self.end_runner(invocation, Ending::Failed(failure));
+            }
+        }
+    }
+
+    /// Writes the one outcome of an operation and ends its invocation.
+    fn resolve(&mut self, invocation: InvocationId, entry: &Invocation, resolution: Resolution) {
+        let exclusive = entry.kind == Kind::Operation(Execution::Exclusive);
+        let idle = self
+            .live
+            .owner
+            .as_ref()
+            .is_some_and(|o| o.turn.is_none() && o.runner == invocation);
+        let ending = ending_of_resolution(&resolution, entry.aborted);
+        let row = idle.then(|| row_of(&ending));
+        self.close_gates(
+            Some(invocation),
+            CloseReason::Abandoned,
+            &ChannelError::Closed,
+        );
+        self.write_resolution(entry, resolution, exclusive || idle, row);
+        if exclusive {
+            self.end_runner(invocation, ending);
+        } else {
+            self.end_control(invocation);
+        }
+    }
+
+    fn write_resolution(
+        &mut self,
+        entry: &Invocation,
+        resolution: Resolution,
+        changed_row: bool,
+        row: Option<Status>,
+    ) {
+        let Some(owner) = self.live.owner.clone() else {
+            return;
+        };
+        let run_id = changed_row.then_some(owner.run_id);
+        let result = OperationResult {
+            status: resolution.outcome,
+            message: resolution.message,
+            code: resolution.code,
+            command_id: entry.command_id,
+            run_id,
+            params_effective: resolution.effective,
+        };
+        if self.live.faulted.is_some() {
+            // Nothing can be written: the caller must not take it for an outcome.
+            let result = Err(Box::new(Refused::SessionFaulted));
+            self.effect(Effect::Resolve {
+                command_id: entry.command_id,
+                result,
+            });
+            return;
+        }
+        let native = self
+            .loop_state(owner.loop_id)
+            .and_then(|l| l.native_session_id.clone());
+        self.event(
+            owner.loop_id,
+            owner.turn.unwrap_or_default(),
+            Cause::by(entry.command_id),
+            EventBody::NativeOperationResolved {
+                outcome: result.status,
+                reason: result.code.clone(),
+                message: result.message.clone(),
+                run_id,
+                row,
+                effective: result.params_effective,
+                native_session_id: native,
+            },
+        );
+        if result.status != OutcomeStatus::Rejected {
+            let first = self.session.state.accepted_operations == 0;
+            self.effect(Effect::Hook {
+                first,
+                command_id: entry.command_id,
+            });
+        }
+        let answer = match resolution.problem {
+            None => Ok(result),
+            Some(Problem::Violation(reason)) => Err(Box::new(Refused::Violation {
+                reason,
+                result: Box::new(result),
+            })),
+            Some(Problem::HarnessChanged) => Err(Box::new(Refused::HarnessChanged {
+                result: Some(Box::new(result)),
+            })),
+        };
+        self.effect(Effect::Resolve {
+            command_id: entry.command_id,
+            result: answer,
+        });
+        self.effect(Effect::NotifyState);
+    }
+
+    fn end_control(&mut self, invocation: InvocationId) {
+        self.effect(Effect::CloseChannel(invocation));
+        let Some(owner) = &mut self.live.owner else {
+            return;
+        };
+        owner.invocations.remove(&invocation);
+        if owner.invocations.is_empty() && (owner.ended.is_some() || owner.turn.is_none()) {
+            self.finish_owner();
+        }
+    }
+
+    /// The turn's runner ended: its terminal waits for every accepted control (R66, S57).
+    fn end_runner(&mut self, invocation: InvocationId, ending: Ending) {
+        self.close_gates(
+            Some(invocation),
+            CloseReason::Abandoned,
+            &ChannelError::Closed,
+        );
+        self.effect(Effect::CloseChannel(invocation));
+        let Some(owner) = &mut self.live.owner else {
+            return;
+        };
+        owner.invocations.remove(&invocation);
+        owner.ended = Some(ending);
+        owner.handle = true;
+        if owner.invocations.is_empty() {
+            self.finish_owner();
+        }
+    }
+
+    /// The single end of a run.
+    fn finish_owner(&mut self) {
+        let Some(owner) = self.live.owner.take() else {
+            return;
+        };
+        if self.live.faulted.is_some() {
+            self.live.gates.clear();
+            self.effect(Effect::RetryWaiting);
+            return;
+        }
+        self.close_gates(None, CloseReason::Abandoned, &ChannelError::Closed);
+        if let Some(turn_id) = owner.turn {
+            let (run_id, usage) = (owner.run_id, owner.usage);
+            let ending = owner.ended.unwrap_or(Ending::Done);
+            let failed = matches!(ending, Ending::Failed(_));
+            let interrupted = matches!(ending, Ending::Interrupted(_));
+            let body = match ending {
+                Ending::Done => EventBody::TurnDone { run_id, usage },
+                Ending::Failed(error) => EventBody::TurnFailed {
+                    run_id,
+                    error,
+                    usage,
+                },
+                Ending::Interrupted(reason) => EventBody::TurnInterrupted {
+                    run_id,
+                    reason,
+                    usage,
+                },
+            };
+            self.event(owner.loop_id, turn_id, Cause::by(owner.cause), body);
+            self.cancel_waiting(owner.loop_id, failed, interrupted);
+            self.effect(Effect::NotifyState);
+        }
+        self.effect(Effect::RetryWaiting);
+    }
+
+    /// The HTTP request of an operation is gone; void once `started` was returned (R69).
+    pub(super) fn caller_gone(&mut self, command_id: CommandId) -> Answer {
+        let found = self.live.owner.as_ref().and_then(|o| {
+            o.invocations
+                .iter()
+                .find(|(_, i)| i.command_id == command_id && !i.started)
+                .map(|(id, _)| *id)
+        });
+        if let Some(invocation) = found {
+            self.abort_one(invocation, AbortReason::CallerGone);
+        }
+        Answer::None
+    }
+
+    /// Fires an invocation's abort; the first reason stays.
+    pub(super) fn abort_one(&mut self, invocation: InvocationId, reason: AbortReason) {
+        if let Some(owner) = &mut self.live.owner
+            && let Some(entry) = owner.invocations.get_mut(&invocation)
+        {
+            entry.aborted.get_or_insert(reason);
+            self.effect(Effect::Abort { invocation, reason });
+        }
+    }
+
+    /// The journal refused an enduring event: nothing more is admitted, everybody who waits is
+    /// told, what runs is aborted (S62).
+    pub(super) fn fault(&mut self, reason: String) -> Answer {
+        if self.live.faulted.is_some() {
+            return Answer::None;
+        }
+        self.live.faulted = Some(reason);
+        let error = ChannelError::Failed("the session is faulted".into());
+        let ids: Vec<InvocationId> = self
+            .live
+            .owner
+            .iter()
+            .flat_map(|o| o.invocations.keys().copied())
+            .collect();
+        for invocation in ids {
+            self.abort_one(invocation, AbortReason::OwnerStopped);
+        }
+        for gate_id in std::mem::take(&mut self.live.gates).into_keys() {
+            let value = crate::session::GateValue::Rejected(error.clone());
+            self.effect(Effect::AnswerGate { gate_id, value });
+        }
+        for announced in std::mem::take(&mut self.live.announced) {
+            let result = Err(error.clone());
+            self.effect(Effect::AnswerAnnouncement {
+                id: announced.id,
+                result,
+            });
+        }
+        if self.live.stop.take().is_some() {
+            self.effect(Effect::Stopped);
+        }
+        if !self.live.activities.is_empty() {
+            self.effect(Effect::AbortActivities);
+        }
+        self.effect(Effect::RetryWaiting);
+        Answer::None
+    }
+
+    /// Deterministic id for what a lost process left (S75).
+    pub(super) fn repair_id(&self, what: &str) -> uuid::Uuid {
+        derived(self.session.state.id.0, &format!("repair {what}"))
+    }
+}
+
+/// A stored failure: a code and bounded text (S68).
+fn failure(code: &str, message: String) -> Failure {
+    Failure {
+        code: code.into(),
+        message: bounded(message),
+    }
+}
+
+/// Cuts a text to 4 KiB at a character boundary.
+fn bounded(mut text: String) -> String {
+    if text.len() > crate::operation::MAX_REASON {
+        let mut end = crate::operation::MAX_REASON;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+    }
+    text
+}
+
+fn interrupt_reason(aborted: Option<AbortReason>) -> InterruptReason {
+    match aborted {
+        Some(AbortReason::CallerGone) => InterruptReason::CallerGone,
+        Some(AbortReason::Shutdown) => InterruptReason::Shutdown,
+        _ => InterruptReason::User,
+    }
+}
+
+fn is_stop(aborted: Option<AbortReason>) -> bool {
+    matches!(
+        aborted,
+        Some(AbortReason::UserStop | AbortReason::Shutdown | AbortReason::CallerGone)
+    )
+}
+
+/// Whether a failed call counts as cancelled (§3.1 and its last sentence).
+fn counts_as_cancelled(error: &CallError, aborted: Option<AbortReason>) -> bool {
+    aborted.is_some()
+        && matches!(
+            error,
+            CallError::Refused(
+                Refusal::Cancelled | Refusal::Channel(ChannelError::Stopped | ChannelError::Closed)
+            )
+        )
+}
+
+/// How a run ends whose startup call or `done` failed.
+fn ending_of(error: &CallError, aborted: Option<AbortReason>, done: bool) -> Ending {
+    if counts_as_cancelled(error, aborted) {
+        return Ending::Interrupted(interrupt_reason(aborted));
+    }
+    match error {
+        // There it means that the native side was interrupted by itself.
+        CallError::Refused(Refusal::Cancelled) if done => {
+            Ending::Interrupted(InterruptReason::Native)
+        }
+        CallError::Refused(Refusal::Cancelled) => Ending::Failed(failure(
+            "provider_contract_violation",
+            "`cancelled` without an abort".into(),
+        )),
+        CallError::Refused(Refusal::Disconnected(text)) => {
+            Ending::Failed(failure("disconnected", text.clone()))
+        }
+        // A stop that had to terminate the instance is a stop (W5).
+        _ if is_stop(aborted) => Ending::Interrupted(interrupt_reason(aborted)),
+        _ => Ending::Failed(failure(error.code(), error.to_string())),
+    }
+}
+
+fn cancelled() -> Resolution {
+    Resolution {
+        outcome: OutcomeStatus::Cancelled,
+        code: None,
+        message: None,
+        effective: None,
+        problem: None,
+    }
+}
+
+fn violation(reason: String) -> Resolution {
+    let reason = bounded(reason);
+    Resolution {
+        outcome: OutcomeStatus::Uncertain,
+        code: Some("provider_contract_violation".into()),
+        message: Some(reason.clone()),
+        effective: None,
+        problem: Some(Problem::Violation(reason)),
+    }
+}
+
+/// What a failed `invoke` means for its operation (§3.1, S54).
+fn failed(error: &CallError, aborted: Option<AbortReason>) -> Resolution {
+    if counts_as_cancelled(error, aborted) {
+        return cancelled();
+    }
+    let with = |outcome, code: &str, message: String| Resolution {
+        outcome,
+        code: Some(code.into()),
+        message: Some(bounded(message)),
+        effective: None,
+        problem: None,
+    };
+    match error {
+        CallError::Refused(Refusal::Cancelled) => violation("`cancelled` without an abort".into()),
+        CallError::Violation(reason) => violation(reason.clone()),
+        CallError::Refused(
+            refusal @ (Refusal::Unsupported(_)
+            | Refusal::InvalidOperation(_)
+            | Refusal::NotAllowed(_)
+            | Refusal::StaleRevision(_)),
+        ) => with(OutcomeStatus::Rejected, refusal.code(), refusal.to_string()),
+        // No call was made (R31).
+        CallError::Unavailable { reason, .. } => {
+            with(OutcomeStatus::Rejected, error.code(), reason.clone())
+        }
+        CallError::Refused(Refusal::Disconnected(text)) => with(
+            OutcomeStatus::Uncertain,
+            "provider_unavailable",
+            text.clone(),
+        ),
+        _ => with(OutcomeStatus::Uncertain, error.code(), error.to_string()),
+    }
+}
+
+/// How the run of an operation ends that resolved without starting a turn.
+fn ending_of_resolution(resolution: &Resolution, aborted: Option<AbortReason>) -> Ending {
+    let text = || resolution.message.clone().unwrap_or_default();
+    match resolution.outcome {
+        OutcomeStatus::Completed | OutcomeStatus::Started => Ending::Done,
+        OutcomeStatus::Cancelled => Ending::Interrupted(interrupt_reason(aborted)),
+        OutcomeStatus::Uncertain if is_stop(aborted) && resolution.problem.is_none() => {
+            Ending::Interrupted(interrupt_reason(aborted))
+        }
+        OutcomeStatus::Rejected | OutcomeStatus::Uncertain => Ending::Failed(failure(
+            resolution.code.as_deref().unwrap_or("internal"),
+            text(),
+        )),
+    }
+}
+
+fn row_of(ending: &Ending) -> Status {
+    match ending {
+        Ending::Done => Status::Completed,
+        Ending::Failed(failure) if failure.code == "disconnected" => Status::Disconnected,
+        Ending::Failed(_) => Status::Failed,
+        Ending::Interrupted(InterruptReason::HostLost) => Status::Disconnected,
+        Ending::Interrupted(_) => Status::Cancelled,
+    }
+}

@@ -1,0 +1,369 @@
+//! What happens to a session, and what a decision asks its actor to do.
+
+use super::live::{InvocationId, LinkId};
+use crate::abort::AbortReason;
+use crate::content::{Block, Message, NewMessage, Usage};
+use crate::event::Event;
+use crate::gate::{ApprovalDecision, FormAnswer, GateAsk, GateReply};
+use crate::ids::{CommandId, GateId, HarnessId, LoopId};
+use crate::operation::{Execution, Operation};
+use crate::provider::{CallError, ChannelError, NativeTurn, Outcome, Params, PromptInput};
+use crate::refusal::Refused;
+use crate::view::OperationResult;
+
+/// Who asked, for a command's header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The command's id.
+    pub command_id: CommandId,
+    /// Opaque authenticated identity.
+    pub caller: Option<String>,
+}
+
+/// An operation that passed preparation and asks to be reserved (§7.1 steps 6 and 7).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserve {
+    /// Who asked.
+    pub origin: Origin,
+    /// The loop whose harness prepared it.
+    pub loop_id: LoopId,
+    /// That harness.
+    pub harness_id: HarnessId,
+    /// What is asked.
+    pub operation: Operation,
+    /// How it was classified.
+    pub execution: Execution,
+    /// Revision the client saw.
+    pub expected_revision: Option<String>,
+    /// [`super::State::settings_epoch`] that preparation saw.
+    pub settings_epoch: u64,
+    /// The last reserve that preparation saw.
+    pub run_id: Option<crate::ids::RunId>,
+    /// [`super::Live::state_epoch`] before the read that the revision was compared with.
+    pub state_epoch: Option<u64>,
+    /// It has waited for a starting prompt already (R65).
+    pub waited: bool,
+}
+
+/// How `invoke` answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Invoked {
+    /// The operation is done.
+    Completed(Outcome),
+    /// The provider accepted; these settings changed by it.
+    Started(Params),
+}
+
+/// Everything that can happen to a session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// A prompt (S103).
+    Submit {
+        /// Who asked.
+        origin: Origin,
+        /// What it says.
+        blocks: Vec<Block>,
+        /// The loop; the active one when absent.
+        loop_id: Option<LoopId>,
+        /// Never folds.
+        no_fold: bool,
+        /// Only folds.
+        fold_only: bool,
+    },
+    /// A prepared operation.
+    Reserve(Box<Reserve>),
+    /// A first operation that met a problem before reserve (R50).
+    RejectFirst {
+        /// Who asked.
+        origin: Origin,
+        /// What was asked.
+        operation: Operation,
+        /// How it was classified, if it was.
+        execution: Option<Execution>,
+        /// Code of the problem.
+        code: String,
+        /// The reason.
+        message: String,
+    },
+    /// The component's export was entered (N7).
+    Entered(InvocationId),
+    /// `start-prompt` or `adopt-turn` returned.
+    Started {
+        /// The invocation.
+        invocation: InvocationId,
+        /// Settings changed, or why it failed.
+        result: Result<Params, CallError>,
+        /// Messages that are complete and not committed.
+        messages: Vec<Message>,
+    },
+    /// `invoke` returned.
+    Invoked {
+        /// The invocation.
+        invocation: InvocationId,
+        /// How.
+        result: Result<Invoked, CallError>,
+        /// Messages that are complete and not committed.
+        messages: Vec<Message>,
+    },
+    /// `done` returned.
+    Done {
+        /// The invocation.
+        invocation: InvocationId,
+        /// How.
+        result: Result<Outcome, CallError>,
+        /// Messages that are complete and not committed.
+        messages: Vec<Message>,
+    },
+    /// Messages are complete: a step group (S56).
+    Step {
+        /// The invocation.
+        invocation: InvocationId,
+        /// In order.
+        messages: Vec<Message>,
+    },
+    /// Token usage was reported.
+    Usage {
+        /// The invocation.
+        invocation: InvocationId,
+        /// So far.
+        usage: Usage,
+    },
+    /// The native side accepted a conversation.
+    Bind {
+        /// The invocation.
+        invocation: InvocationId,
+        /// Native id.
+        native_session_id: String,
+    },
+    /// The provider takes the inputs that wait (S42, N16).
+    TakeInput(InvocationId),
+    /// The provider asks a person.
+    Ask {
+        /// The invocation.
+        invocation: InvocationId,
+        /// What.
+        ask: GateAsk,
+        /// Every rule of the request is stored already (S83).
+        stored_rules: bool,
+    },
+    /// The provider withdraws its request of that id (N17).
+    Withdraw {
+        /// The invocation.
+        invocation: InvocationId,
+        /// The provider's id of it.
+        provider_id: String,
+    },
+    /// The provider dropped its call (N17).
+    Unasked(GateId),
+    /// A person answers.
+    Answer {
+        /// Who.
+        origin: Origin,
+        /// The gate.
+        gate_id: GateId,
+        /// The answer.
+        reply: GateReply,
+    },
+    /// Stop (R67).
+    Interrupt {
+        /// Who asked.
+        origin: Origin,
+    },
+    /// Every activity ended after a stop, or the drain bound passed.
+    ActivitiesSettled,
+    /// The HTTP request of an operation is gone (R69).
+    CallerGone(CommandId),
+    /// The native side began a turn (N6).
+    Announce {
+        /// Its number.
+        id: LinkId,
+        /// What.
+        turn: NativeTurn,
+    },
+    /// The announcing call was dropped.
+    Unannounce(LinkId),
+    /// A message outside any turn (N11).
+    LinkAppend(NewMessage),
+    /// An activity began.
+    ActivityBegan {
+        /// Its number.
+        id: LinkId,
+        /// Its label.
+        label: String,
+    },
+    /// An activity ended.
+    ActivityEnded(LinkId),
+    /// Takes a queued or held input back (S46).
+    Retract {
+        /// Who asked.
+        origin: Origin,
+        /// The input.
+        target: CommandId,
+    },
+    /// Releases held inputs (S52); empty: all.
+    Release {
+        /// Who asked.
+        origin: Origin,
+        /// The loop; all of them when absent.
+        loop_id: Option<LoopId>,
+        /// The inputs.
+        targets: Vec<CommandId>,
+    },
+    /// Changes settings; values are validated by the caller.
+    Settings {
+        /// Who asked.
+        origin: Origin,
+        /// New title.
+        title: Option<String>,
+        /// New model; `Some(None)` clears it.
+        model: Option<Option<String>>,
+        /// All parameters after the change.
+        params: Option<Params>,
+        /// Another harness.
+        agent: Option<HarnessId>,
+    },
+    /// The provider says its command state changed (G7).
+    StateChanged,
+    /// Looks whether something waits that can go on now. Fed after every other input.
+    Advance,
+    /// Repairs what a lost process left open (§6.1).
+    Restore,
+    /// The host shuts down: what runs is stopped, nothing new is admitted.
+    Close,
+    /// The journal refused an enduring event (S62).
+    Fault(String),
+}
+
+/// What the asker of an input is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// Nothing to say.
+    None,
+    /// Done, or accepted.
+    Accepted,
+    /// Interrupted, retracted.
+    Bool(bool),
+    /// These were released.
+    Released(Vec<CommandId>),
+    /// The operation runs as this invocation; its result comes as [`Effect::Resolve`].
+    Reserved(InvocationId),
+    /// A prompt is starting: ask again when its handle is there, or the bound passed (R65).
+    WaitForHandle,
+    /// The command state moved on since the read: read again and compare (step 6).
+    Reread,
+    /// An open gate: its answer comes as [`Effect::AnswerGate`].
+    Asked(GateId),
+    /// A stored rule answered the request.
+    Approved(ApprovalDecision),
+    /// The folded inputs.
+    Inputs(Vec<PromptInput>),
+    /// Wait: stop under way, its end comes as [`Effect::Stopped`].
+    Stopping,
+    /// A host import is refused.
+    Channel(ChannelError),
+    /// Refused.
+    Refused(Box<Refused>),
+}
+
+/// What a waiting gate call gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateValue {
+    /// Of an approval.
+    Approval(ApprovalDecision),
+    /// Of a form.
+    Form(FormAnswer),
+    /// Nobody will answer.
+    Rejected(ChannelError),
+}
+
+/// What a decision asks its actor to do, in order, once its records are durable.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Calls `start-prompt`.
+    StartPrompt {
+        /// The invocation.
+        invocation: InvocationId,
+        /// The loop.
+        loop_id: LoopId,
+        /// What to say.
+        input: PromptInput,
+    },
+    /// Calls `invoke` on what was prepared for the command.
+    Invoke {
+        /// The invocation.
+        invocation: InvocationId,
+        /// The command.
+        command_id: CommandId,
+    },
+    /// Calls `adopt-turn`.
+    Adopt {
+        /// The invocation.
+        invocation: InvocationId,
+        /// The loop.
+        loop_id: LoopId,
+        /// The host command.
+        command_id: CommandId,
+        /// The native turn.
+        native_turn_id: String,
+    },
+    /// Calls `done` on what the invocation started.
+    CallDone(InvocationId),
+    /// Fires an invocation's abort signal.
+    Abort {
+        /// The invocation.
+        invocation: InvocationId,
+        /// Why.
+        reason: AbortReason,
+    },
+    /// The invocation is over: its channel answers `closed` from now on.
+    CloseChannel(InvocationId),
+    /// An operation has its result.
+    Resolve {
+        /// The operation.
+        command_id: CommandId,
+        /// The result, or the problem of §6 that carries it.
+        result: Result<OperationResult, Box<Refused>>,
+    },
+    /// A gate has its answer.
+    AnswerGate {
+        /// The gate.
+        gate_id: GateId,
+        /// The answer.
+        value: GateValue,
+    },
+    /// An announcement has its answer.
+    AnswerAnnouncement {
+        /// Its number.
+        id: LinkId,
+        /// The answer.
+        result: Result<(), ChannelError>,
+    },
+    /// Fires the signal of every activity; when the drain bound passes and one is still open, the
+    /// instance is disposed of. Ends in [`Input::ActivitiesSettled`].
+    AbortActivities,
+    /// An ephemeral event for who listens now.
+    Publish(Box<Event>),
+    /// The free slot that was offered is kept.
+    TakeSlot,
+    /// The pool is overdrawn by one (N8).
+    OverdrawSlot,
+    /// A slot is wanted; [`Input::Advance`] comes when it is there.
+    WaitForSlot,
+    /// The slot, or the wish for one, is given back.
+    ReleaseSlot,
+    /// A prompt's handle is there, or its startup failed: controls that wait ask again.
+    RetryWaiting,
+    /// The stop has ended.
+    Stopped,
+    /// The command state may have changed: one coalesced G7 frame.
+    NotifyState,
+    /// The first operation of the row was accepted, or a later one (R49).
+    Hook {
+        /// True for the first.
+        first: bool,
+        /// The operation.
+        command_id: CommandId,
+    },
+    /// The loop's instance belongs to another harness now: dispose of it.
+    DisposeInstance,
+}

@@ -1,0 +1,172 @@
+//! What a session is and does: pure decisions over a state folded from its journal.
+//!
+//! [`Session::decide`] looks and answers with a [`Decision`]: records to append, the in-memory
+//! state that follows, effects to perform, an answer. It changes nothing. When the records are
+//! durable the actor hands the decision to [`Session::commit`]; when they are not it drops it.
+//! So append comes before acknowledge, before fan-out and before every effect, and a failed
+//! append leaves no trace. There is no second path: prompts, operations, gate replies, stops,
+//! host imports, restore and recovery all come through here.
+
+mod apply;
+mod decide;
+mod input;
+mod live;
+mod settings;
+mod sink;
+mod state;
+
+pub use apply::Contradiction;
+pub use input::*;
+pub use live::*;
+pub use settings::{check_model, effective_params, merge_params};
+pub use sink::{Sink, SinkError};
+pub use state::*;
+
+use crate::codec::{self, CodecError, Encoded};
+use crate::command::Command;
+use crate::event::{Event, Visibility};
+use crate::ids::{Ids, Seq};
+use crate::provider::HarnessInfo;
+use crate::view::{SessionView, Snapshot, Status};
+use jiff::Timestamp;
+
+/// A durable record of a session's journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// An intent.
+    Command(Command),
+    /// A fact.
+    Event(Event),
+}
+
+impl Record {
+    /// Its bytes and fingerprint.
+    ///
+    /// # Errors
+    /// A record that breaks the codec's rules: a defect, or too large.
+    pub fn encode(&self) -> Result<Encoded, CodecError> {
+        match self {
+            Self::Command(command) => codec::encode_command(command),
+            Self::Event(event) => codec::encode_event(event),
+        }
+    }
+
+    /// Its idempotency id in the journal (S65).
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self {
+            Self::Command(command) => command.id().to_string(),
+            Self::Event(event) => event.id.to_string(),
+        }
+    }
+
+    /// The event, if subscribers may see it.
+    #[must_use]
+    pub fn public_event(&self) -> Option<&Event> {
+        match self {
+            Self::Event(event) if event.body.meta().visibility == Visibility::Public => Some(event),
+            _ => None,
+        }
+    }
+}
+
+/// What a decision may look at besides the session: time, ids, the harness and bounds.
+pub struct Cx<'a> {
+    /// Now.
+    pub now: Timestamp,
+    /// Fresh ids.
+    pub ids: &'a mut dyn Ids,
+    /// What the loop's harness declares; `None` while it is not installed or not described.
+    pub harness: Option<&'a HarnessInfo>,
+    /// Whether a free slot is offered.
+    pub slot_free: bool,
+    /// The operator allows native turns (N11).
+    pub native_turns: bool,
+    /// Inputs an inbox holds (S40).
+    pub inbox: usize,
+}
+
+/// What follows from an input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// To be appended, all or nothing, before anything else happens.
+    pub records: Vec<Record>,
+    /// The in-memory state that follows.
+    pub live: Live,
+    /// To be performed in order, once the records are durable.
+    pub effects: Vec<Effect>,
+    /// For whoever asked.
+    pub answer: Answer,
+    /// Whether a failed append can be told to the asker and leaves nothing behind (S19). If not,
+    /// it faults the session (S62).
+    pub refusable: bool,
+}
+
+/// A session: durable state and what is only in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    /// Folded from the journal.
+    pub state: State,
+    /// In memory.
+    pub live: Live,
+}
+
+impl Session {
+    /// A session whose first event is this one.
+    ///
+    /// # Errors
+    /// Any event but `SessionStarted`.
+    pub fn begin(event: &Event, seq: Seq) -> Result<Self, Contradiction> {
+        Ok(Self {
+            state: State::begin(event, seq)?,
+            live: Live::default(),
+        })
+    }
+
+    /// Takes in a decision whose records are durable, the first of them as `first_seq`.
+    ///
+    /// # Errors
+    /// A record that contradicts the state: a defect.
+    pub fn commit(&mut self, decision: &Decision, first_seq: Seq) -> Result<(), Contradiction> {
+        for (record, seq) in decision.records.iter().zip(first_seq..) {
+            self.state.apply(record, seq)?;
+        }
+        self.live.clone_from(&decision.live);
+        Ok(())
+    }
+
+    /// Its status, with what is only in memory.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let status = self.state.status();
+        if self.live.faulted.is_some() && self.live.owner.is_none() {
+            Status::Failed
+        } else {
+            status
+        }
+    }
+
+    /// The row, with what is only in memory.
+    #[must_use]
+    pub fn view(&self) -> SessionView {
+        let mut view = self.state.view();
+        view.status = self.status();
+        view.activities = self.live.activities.values().cloned().collect();
+        if let Some(owner) = &self.live.owner {
+            view.run_id = Some(owner.run_id);
+        }
+        view
+    }
+
+    /// Everything a client needs to begin following it.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            session: self.view(),
+            loops: self.state.loop_views(),
+            gates: self.state.gates(),
+            queued_inputs: self.state.queued_inputs(),
+            uncertain_operations: self.state.uncertain.iter().cloned().collect(),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The durable state of a session: a fold over its journal, and nothing else.
+//!
+//! Invariant: it changes in [`super::apply`] alone, live and on restore alike, so that restored
+//! state equals live state at every journal prefix (I39). What is only in memory is in
+//! [`super::live`].
+
+use crate::command::Agency;
+use crate::content::{Block, Message};
+use crate::event::NativeOrigin;
+use crate::gate::Gate;
+use crate::ids::{
+    CommandId, GateId, HarnessId, LoopId, ProjectId, RunId, Seq, SessionId, TurnId, WorkspaceId,
+};
+use crate::operation::{Execution, Operation};
+use crate::provider::Params;
+use crate::view::{LoopView, QueuedInput, RowError, SessionView, Status, UncertainOperation};
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Uncertain operations kept for display (S108).
+pub const MAX_UNCERTAIN: usize = 64;
+
+/// Durable state of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Its id.
+    pub id: SessionId,
+    /// Its project.
+    pub project_id: ProjectId,
+    /// Its title.
+    pub title: String,
+    /// Its harness.
+    pub agent: HarnessId,
+    /// Selected model.
+    pub model: Option<String>,
+    /// Stored parameters.
+    pub params: Params,
+    /// Where it works.
+    pub workspace_id: WorkspaceId,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// Time of the newest record.
+    pub updated_at: Timestamp,
+    /// The active loop.
+    pub active_loop: LoopId,
+    /// Its loops, in order of creation.
+    pub loops: IndexMap<LoopId, LoopState>,
+    /// How the last unit of work settled.
+    pub settled: Status,
+    /// Why it failed.
+    pub error: Option<RowError>,
+    /// The last reserve.
+    pub run_id: Option<RunId>,
+    /// Between `SessionActive` and `SessionIdle`.
+    pub active: bool,
+    /// Adopted configurations.
+    pub config_epoch: u64,
+    /// Counts changes of settings, for the comparison at reserve.
+    pub settings_epoch: u64,
+    /// Operations accepted so far (R49).
+    pub accepted_operations: u64,
+    /// Newest journal sequence.
+    pub last_seq: Seq,
+    /// The latest uncertain operations, oldest first.
+    pub uncertain: VecDeque<UncertainOperation>,
+}
+
+/// Durable state of one loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopState {
+    /// Its id.
+    pub id: LoopId,
+    /// Its harness.
+    pub harness: HarnessId,
+    /// The native conversation.
+    pub native_session_id: Option<String>,
+    /// The saved conversation.
+    pub history: Vec<Message>,
+    /// Turns begun.
+    pub turns: u64,
+    /// Inputs that wait, in order.
+    pub inbox: VecDeque<Waiting>,
+    /// The open turn.
+    pub turn: Option<OpenTurn>,
+    /// Between the first `TurnStarted` and `LoopIdle`.
+    pub running: bool,
+    /// Operations without outcome.
+    pub operations: IndexMap<CommandId, OpenOperation>,
+    /// Open gates.
+    pub gates: IndexMap<GateId, Gate>,
+    /// Native turn ids that were announced; true once the turn was started (N10).
+    pub native_turns: BTreeMap<String, bool>,
+}
+
+/// An input that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its command id.
+    pub command_id: CommandId,
+    /// Who wanted it.
+    pub agency: Agency,
+    /// What it says.
+    pub blocks: Vec<Block>,
+    /// Never folds.
+    pub no_fold: bool,
+    /// Only folds.
+    pub fold_only: bool,
+    /// Held after a restore (S52).
+    pub held: bool,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+}
+
+/// A turn without terminal event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTurn {
+    /// Its id.
+    pub turn_id: TurnId,
+    /// Its reserve.
+    pub run_id: RunId,
+    /// The command that opened it.
+    pub cause: CommandId,
+    /// Set for a native turn.
+    pub native: Option<NativeOrigin>,
+}
+
+/// An operation without outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenOperation {
+    /// What was asked.
+    pub operation: Operation,
+    /// How it was classified.
+    pub execution: Option<Execution>,
+}
+
+impl LoopState {
+    pub(super) fn new(id: LoopId, harness: HarnessId) -> Self {
+        Self {
+            id,
+            harness,
+            native_session_id: None,
+            history: Vec::new(),
+            turns: 0,
+            inbox: VecDeque::new(),
+            turn: None,
+            running: false,
+            operations: IndexMap::new(),
+            gates: IndexMap::new(),
+            native_turns: BTreeMap::new(),
+        }
+    }
+
+    /// The first input that may start a turn: neither held nor meant to fold only.
+    #[must_use]
+    pub fn next_input(&self) -> Option<&Waiting> {
+        self.inbox.iter().find(|w| !w.held && !w.fold_only)
+    }
+
+    /// Whether work is open in it.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.turn.is_some() || self.operations.values().any(|o| o.execution.is_some())
+    }
+}
+
+impl State {
+    /// The active loop's state.
+    #[must_use]
+    pub fn active_loop(&self) -> Option<&LoopState> {
+        self.loops.get(&self.active_loop)
+    }
+
+    /// Its status (S108): derived, never stored.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let mut loops = self.loops.values();
+        if self.settled == Status::Stopped {
+            Status::Stopped
+        } else if self.loops.values().any(|l| !l.gates.is_empty()) {
+            Status::AwaitingInput
+        } else if loops.any(LoopState::is_open) {
+            Status::InProgress
+        } else if self.loops.values().any(|l| l.next_input().is_some()) {
+            Status::Queued
+        } else {
+            self.settled
+        }
+    }
+
+    /// Whether the host must restore it at start (§6.1): something is open or unresolved.
+    #[must_use]
+    pub fn needs_recovery(&self) -> bool {
+        self.loops.values().any(|l| {
+            l.turn.is_some()
+                || !l.operations.is_empty()
+                || !l.gates.is_empty()
+                || !l.inbox.is_empty()
+        })
+    }
+
+    /// Inputs that wait, in loop order then queue order.
+    #[must_use]
+    pub fn queued_inputs(&self) -> Vec<QueuedInput> {
+        let of_loop = |l: &LoopState| {
+            let loop_id = l.id;
+            l.inbox
+                .iter()
+                .map(move |w| QueuedInput {
+                    command_id: w.command_id,
+                    loop_id,
+                    held: w.held,
+                    blocks: w.blocks.clone(),
+                    created_at: w.created_at,
+                })
+                .collect::<Vec<_>>()
+        };
+        self.loops.values().flat_map(of_loop).collect()
+    }
+
+    /// Open gates of all loops.
+    #[must_use]
+    pub fn gates(&self) -> Vec<Gate> {
+        self.loops
+            .values()
+            .flat_map(|l| l.gates.values().cloned())
+            .collect()
+    }
+
+    /// Its loops as a client reads them.
+    #[must_use]
+    pub fn loop_views(&self) -> Vec<LoopView> {
+        self.loops
+            .values()
+            .map(|l| LoopView {
+                loop_id: l.id,
+                agent: l.harness.clone(),
+                model: self.model.clone(),
+                mode: String::new(),
+                running: l.turn.is_some(),
+            })
+            .collect()
+    }
+
+    /// The row as the journal alone tells it.
+    #[must_use]
+    pub fn view(&self) -> SessionView {
+        let waiting = || self.loops.values().flat_map(|l| l.inbox.iter());
+        SessionView {
+            id: self.id,
+            project_id: self.project_id.clone(),
+            title: self.title.clone(),
+            status: self.status(),
+            agent: self.agent.clone(),
+            model: self.model.clone(),
+            params: self.params.clone(),
+            workspace_id: self.workspace_id.clone(),
+            agent_session_id: self.active_loop().and_then(|l| l.native_session_id.clone()),
+            active_loop_id: self.active_loop,
+            open_gates: self.loops.values().map(|l| l.gates.len()).sum(),
+            queued: waiting().filter(|w| !w.held).count(),
+            held: waiting().filter(|w| w.held).count(),
+            activities: Vec::new(),
+            last_seq: self.last_seq,
+            run_id: self.run_id,
+            error: self.error.clone(),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        }
+    }
+}
