@@ -105,9 +105,11 @@ impl<P: Provider> Host<P> {
         let provider = Rc::new(P::default());
         let (life, ran) = (Signal::default(), Signal::default());
         let (adopt, mut adoptions) = mpsc::unbounded();
+        // Outside the borrow: a description may read the settings.
+        let features = P::describe().features;
         {
             let mut world = world.borrow_mut();
-            world.native_turns = P::describe().features.contains(Features::NATIVE_TURNS);
+            world.native_turns = features.contains(Features::NATIVE_TURNS);
             world.adopt = Some(adopt);
         }
         let host = Self {
