@@ -100,7 +100,7 @@ impl State {
                     .push_back(Waiting {
                         command_id: header.command_id,
                         agency: header.agency,
-                        blocks: blocks.clone(),
+                        blocks: blocks.as_slice().into(),
                         no_fold: *no_fold,
                         fold_only: *fold_only,
                         held: false,
@@ -202,11 +202,7 @@ impl State {
                 self.loop_mut(event.loop_id, seq)?.native_session_id =
                     Some(native_session_id.clone());
             }
-            EventBody::TurnStarted {
-                run_id,
-                message,
-                native,
-            } => {
+            EventBody::TurnStarted { run_id, native, .. } => {
                 self.run_id = Some(*run_id);
                 self.error = None;
                 let loop_state = self.loop_mut(event.loop_id, seq)?;
@@ -219,7 +215,6 @@ impl State {
                         .native_turns
                         .insert(native.native_turn_id.clone(), true);
                 }
-                loop_state.history.extend(message.clone());
                 loop_state.turns += 1;
                 loop_state.running = true;
                 loop_state.turn = Some(OpenTurn {
@@ -229,15 +224,11 @@ impl State {
                     native: native.clone(),
                 });
             }
-            EventBody::StepDone { messages, .. } => {
-                self.loop_mut(event.loop_id, seq)?
-                    .history
-                    .extend(messages.iter().cloned());
+            EventBody::StepDone { .. } => {
+                self.loop_mut(event.loop_id, seq)?;
             }
-            EventBody::TurnFoldedInto { message } => {
-                let loop_state = self.loop_mut(event.loop_id, seq)?;
-                take_input(loop_state, cause);
-                loop_state.history.push(message.clone());
+            EventBody::TurnFoldedInto { .. } => {
+                take_input(self.loop_mut(event.loop_id, seq)?, cause)
             }
             EventBody::InputCancelled { .. } | EventBody::TurnRejected { .. } => {
                 take_input(self.loop_mut(event.loop_id, seq)?, cause);

@@ -1,14 +1,16 @@
 //! What a session is and does: pure decisions over a state folded from its journal.
 //!
 //! [`Session::decide`] looks and answers with a [`Decision`]: records to append, the in-memory
-//! state that follows, effects to perform, an answer. It changes nothing. When the records are
-//! durable the actor hands the decision to [`Session::commit`]; when they are not it drops it.
+//! state that follows, effects to perform, an answer. It changes nothing. [`Session::preview`]
+//! folds the records; when they are durable the actor calls [`Session::commit`]; when they are not
+//! it drops them.
 //! So append comes before acknowledge, before fan-out and before every effect, and a failed
 //! append leaves no trace. There is no second path: prompts, operations, gate replies, stops,
 //! host imports, restore and recovery all come through here.
 
 mod apply;
 mod decide;
+mod history;
 mod input;
 mod live;
 mod settings;
@@ -16,6 +18,7 @@ mod sink;
 mod state;
 
 pub use apply::Contradiction;
+pub use history::History;
 pub use input::*;
 pub use live::*;
 pub use settings::{check_model, effective_params, merge_params};
@@ -107,6 +110,8 @@ pub struct Decision {
 pub struct Session {
     /// Folded from the journal.
     pub state: State,
+    /// The saved conversations, folded from the journal.
+    pub history: History,
     /// In memory.
     pub live: Live,
 }
@@ -119,19 +124,39 @@ impl Session {
     pub fn begin(event: &Event, seq: Seq) -> Result<Self, Contradiction> {
         Ok(Self {
             state: State::begin(event, seq)?,
+            history: History::default(),
             live: Live::default(),
         })
     }
 
-    /// Takes in a decision whose records are durable, the first of them as `first_seq`.
+    /// The durable state as it will be when these records are, the first of them as `first_seq`.
     ///
     /// # Errors
-    /// A record that contradicts the state: a defect.
-    pub fn commit(&mut self, decision: &Decision, first_seq: Seq) -> Result<(), Contradiction> {
-        for (record, seq) in decision.records.iter().zip(first_seq..) {
-            self.state.apply(record, seq)?;
+    /// A record that contradicts the state: a defect, found before it is written.
+    pub fn preview(&self, records: &[Record], first_seq: Seq) -> Result<State, Contradiction> {
+        let mut next = self.state.clone();
+        for (record, seq) in records.iter().zip(first_seq..) {
+            next.apply(record, seq)?;
         }
-        self.live.clone_from(&decision.live);
+        Ok(next)
+    }
+
+    /// Takes in a decision whose records are durable; `next` is their preview.
+    pub fn commit(&mut self, records: &[Record], next: State, live: Live) {
+        for record in records {
+            self.history.apply(record, next.active_loop);
+        }
+        self.state = next;
+        self.live = live;
+    }
+
+    /// Folds one record of a journal that is read back.
+    ///
+    /// # Errors
+    /// A record that contradicts those before it (S75).
+    pub fn replay(&mut self, record: &Record, seq: Seq) -> Result<(), Contradiction> {
+        self.state.apply(record, seq)?;
+        self.history.apply(record, self.state.active_loop);
         Ok(())
     }
 

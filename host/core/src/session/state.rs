@@ -2,10 +2,11 @@
 //!
 //! Invariant: it changes in [`super::apply`] alone, live and on restore alike, so that restored
 //! state equals live state at every journal prefix (I39). What is only in memory is in
-//! [`super::live`].
+//! [`super::live`]. The saved conversation grows without bound and is kept beside it
+//! ([`super::History`]), so that a decision's outcome can be looked at before it is durable.
 
 use crate::command::Agency;
-use crate::content::{Block, Message};
+use crate::content::Block;
 use crate::event::NativeOrigin;
 use crate::gate::Gate;
 use crate::ids::{
@@ -17,6 +18,7 @@ use crate::view::{LoopView, QueuedInput, RowError, SessionView, Status, Uncertai
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Uncertain operations kept for display (S108).
 pub const MAX_UNCERTAIN: usize = 64;
@@ -75,8 +77,6 @@ pub struct LoopState {
     pub harness: HarnessId,
     /// The native conversation.
     pub native_session_id: Option<String>,
-    /// The saved conversation.
-    pub history: Vec<Message>,
     /// Turns begun.
     pub turns: u64,
     /// Inputs that wait, in order.
@@ -101,7 +101,7 @@ pub struct Waiting {
     /// Who wanted it.
     pub agency: Agency,
     /// What it says.
-    pub blocks: Vec<Block>,
+    pub blocks: Arc<[Block]>,
     /// Never folds.
     pub no_fold: bool,
     /// Only folds.
@@ -140,7 +140,6 @@ impl LoopState {
             id,
             harness,
             native_session_id: None,
-            history: Vec::new(),
             turns: 0,
             inbox: VecDeque::new(),
             turn: None,
@@ -210,7 +209,7 @@ impl State {
                     command_id: w.command_id,
                     loop_id,
                     held: w.held,
-                    blocks: w.blocks.clone(),
+                    blocks: w.blocks.to_vec(),
                     created_at: w.created_at,
                 })
                 .collect::<Vec<_>>()

@@ -12,7 +12,7 @@ use crate::ids::{LoopId, MessageId, RunId, TurnId};
 use crate::provider::{InputOrigin, PromptInput, TurnStart};
 use crate::session::apply::input_parts;
 use crate::session::decide::operation::Claim;
-use crate::session::{Answer, Effect, Kind, Waiting};
+use crate::session::{Answer, Effect, Kind, LoopState, Waiting};
 
 impl Out<'_, '_> {
     pub(super) fn advance(&mut self) -> Answer {
@@ -174,6 +174,28 @@ impl Out<'_, '_> {
                 EventBody::LoopIdle {},
             );
         }
+    }
+
+    /// Writes the idle edges together with the end of a run when nothing can follow it, which
+    /// saves an append. What may follow is left to [`Self::advance`].
+    pub(super) fn rest_after(&mut self, ended: Option<LoopId>, failed: bool, interrupted: bool) {
+        let stays = |w: &Waiting| !failed && !(interrupted && w.agency.is_machine());
+        let follows = |l: &LoopState| l.inbox.iter().any(|w| !w.held && !w.fold_only && stays(w));
+        let waits =
+            self.session.state.loops.values().any(follows) || !self.live.announced.is_empty();
+        if waits || self.live.stop.is_some() || !self.session.state.active {
+            return;
+        }
+        if let Some(loop_id) = ended {
+            self.event(
+                loop_id,
+                TurnId::ZERO,
+                Cause::default(),
+                EventBody::LoopIdle {},
+            );
+        }
+        self.session_event(EventBody::SessionIdle {});
+        self.give_slot_back();
     }
 
     /// Nothing runs and nothing starts: the running→idle edges (S43, S67).

@@ -449,6 +449,9 @@ impl Out<'_, '_> {
             self.event(owner.loop_id, turn_id, Cause::by(owner.cause), body);
             self.cancel_waiting(owner.loop_id, failed, interrupted);
             self.effect(Effect::NotifyState);
+            self.rest_after(Some(owner.loop_id), failed, interrupted);
+        } else {
+            self.rest_after(None, false, false);
         }
         self.effect(Effect::RetryWaiting);
     }
