@@ -80,6 +80,8 @@ def permission(request_id: int) -> None:
 def new_session(request: dict) -> None:
     if TRICK == "early-update":
         commands()
+    if TRICK == "slow-session":
+        time.sleep(float(ARG) if ARG else 2.0)
     if TRICK == "refuse-session":
         send({"id": request["id"], "error": {"code": -32000, "message": "Authentication required"}})
         return

@@ -198,15 +198,6 @@ fn an_agent_that_wants_a_login_says_what_to_do() {
 }
 
 #[test]
-fn r68_a_conversation_opened_for_an_aborted_prompt_is_used_by_the_next() {
-    let agent = agent!("none");
-    let host = agent.host(&[]);
-    run(&host).expect("completed");
-    assert_eq!(host.native_session_id().as_deref(), Some("hostile-session"));
-    assert_eq!(agent.starts.load(std::sync::atomic::Ordering::Relaxed), 1);
-}
-
-#[test]
 fn bad_settings_make_the_agent_incompatible() {
     let host = agent!("none").host(&[("quiet_ms", "soon")]);
     let found = host.detect().expect("an answer");

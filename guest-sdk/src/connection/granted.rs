@@ -58,8 +58,17 @@ impl Transport for Granted {
 /// may drop what it polls without losing data.
 fn chunks(reader: wit_bindgen::StreamReader<u8>) -> LocalBoxStream<'static, Vec<u8>> {
     unfold(reader, |mut reader| async move {
-        let (_, bytes) = reader.read(Vec::with_capacity(READ_BYTES)).await;
-        (!bytes.is_empty()).then_some((bytes, reader))
+        loop {
+            let (status, bytes) = reader.read(Vec::with_capacity(READ_BYTES)).await;
+            if !bytes.is_empty() {
+                return Some((bytes, reader));
+            }
+            if !matches!(status, wit_bindgen::StreamResult::Complete(_)) {
+                return None;
+            }
+            // Nothing yet is no end; ask again, but not without a pause.
+            wit_bindgen::yield_async().await;
+        }
     })
     .boxed_local()
 }
