@@ -1,5 +1,6 @@
 //! The contract's text: one truth in the repository, and shapes that toolchains
 //! can carry.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // a failed test
 
 use std::path::{Path, PathBuf};
 use wit_parser::abi::AbiVariant;

@@ -1,4 +1,5 @@
 //! What the README of the SDK promises about the smallest provider.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // a failed test
 
 use harness_guest::testing::Host;
 use hello::Hello;
