@@ -25,13 +25,25 @@ pub struct End(oneshot::Receiver<Result<(), IoError>>);
 /// Both halves over chunks that stop at their end or at the first error.
 pub(super) fn stream(chunks: BoxStream<'static, Result<Bytes, IoError>>) -> (ByteStream, End) {
     let (sender, receiver) = oneshot::channel();
-    (ByteStream { chunks: Some(chunks), end: Some(sender) }, End(receiver))
+    (
+        ByteStream {
+            chunks: Some(chunks),
+            end: Some(sender),
+        },
+        End(receiver),
+    )
 }
 
 /// A stream without bytes that ended with [`IoError::Closed`].
 pub(super) fn closed() -> (ByteStream, End) {
     let (_, receiver) = oneshot::channel();
-    (ByteStream { chunks: None, end: None }, End(receiver))
+    (
+        ByteStream {
+            chunks: None,
+            end: None,
+        },
+        End(receiver),
+    )
 }
 
 impl ByteStream {
@@ -63,7 +75,9 @@ impl Future for End {
     type Output = Result<(), IoError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map(|end| end.unwrap_or(Err(IoError::Closed)))
+        Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|end| end.unwrap_or(Err(IoError::Closed)))
     }
 }
 

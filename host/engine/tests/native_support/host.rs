@@ -17,7 +17,10 @@ fn main() -> ExitCode {
         return code;
     }
     let runtime = tokio::runtime::Runtime::new();
-    match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(host())) {
+    match runtime
+        .map_err(|error| error.to_string())
+        .and_then(|runtime| runtime.block_on(host()))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -31,17 +34,25 @@ async fn host() -> Result<(), String> {
     let directory = args.next().ok_or("usage: native-host DIRECTORY COMMAND…")?;
     let grant = ProcessGrant {
         command: args.collect(),
-        env: BTreeMap::from([("PATH".to_owned(), Secret::new(std::env::var("PATH").unwrap_or_default()))]),
+        env: BTreeMap::from([(
+            "PATH".to_owned(),
+            Secret::new(std::env::var("PATH").unwrap_or_default()),
+        )]),
         cwd: ProcessCwd::Path(directory.into()),
     };
     let grants = Arc::new(BTreeMap::from([("program".to_owned(), grant)]));
     let processes = Processes::new(Supervisor::this_binary(), grants, ProcessLimits::default());
-    let process = processes.spawn("program", None, None).await.map_err(|error| error.to_string())?;
+    let process = processes
+        .spawn("program", None, None)
+        .await
+        .map_err(|error| error.to_string())?;
     let (mut output, _) = process.stdout();
     let copy = async move {
         while let Some(chunk) = output.next().await {
             let mut out = std::io::stdout().lock();
-            out.write_all(&chunk).and_then(|()| out.flush()).map_err(|error| error.to_string())?;
+            out.write_all(&chunk)
+                .and_then(|()| out.flush())
+                .map_err(|error| error.to_string())?;
         }
         std::future::pending::<Result<(), String>>().await
     };

@@ -38,8 +38,14 @@ const REFUSED_V4: &[(Ipv4Net, &str)] = &[
 
 /// For the message; every address outside [`GLOBAL_V6`] is refused anyway.
 const NAMED_V6: &[(Ipv6Net, &str)] = &[
-    (v6(0, 0, 0, 96), "a loopback, unspecified or IPv4-compatible address"),
-    (Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96), "an IPv4-mapped address"),
+    (
+        v6(0, 0, 0, 96),
+        "a loopback, unspecified or IPv4-compatible address",
+    ),
+    (
+        Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96),
+        "an IPv4-mapped address",
+    ),
     (v6(0x64, 0xff9b, 0, 32), "a NAT64 address"),
     (
         Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128),
@@ -73,7 +79,10 @@ fn refusal(address: IpAddr) -> Option<&'static str> {
 }
 
 fn first<N>(table: &[(N, &'static str)], contains: impl Fn(&N) -> bool) -> Option<&'static str> {
-    table.iter().find(|(net, _)| contains(net)).map(|(_, why)| *why)
+    table
+        .iter()
+        .find(|(net, _)| contains(net))
+        .map(|(_, why)| *why)
 }
 
 /// The addresses of one grant.
@@ -88,9 +97,13 @@ impl AddressPolicy {
         let parse = |text: &String| {
             let address = || text.parse::<IpAddr>().map(IpNet::from).ok();
             let net = text.parse::<IpNet>().ok().or_else(address);
-            net.ok_or_else(|| format!("{text:?} is neither an address nor a network such as 10.0.0.0/8"))
+            net.ok_or_else(|| {
+                format!("{text:?} is neither an address nor a network such as 10.0.0.0/8")
+            })
         };
-        Ok(Self { named: named.iter().map(parse).collect::<Result<_, _>>()? })
+        Ok(Self {
+            named: named.iter().map(parse).collect::<Result<_, _>>()?,
+        })
     }
 
     /// Also allows one address: an origin that is an address names it.
@@ -112,7 +125,13 @@ mod tests {
     use super::*;
 
     fn policy(named: &[&str]) -> AddressPolicy {
-        AddressPolicy::parse(&named.iter().map(|net| (*net).to_owned()).collect::<Vec<_>>()).unwrap()
+        AddressPolicy::parse(
+            &named
+                .iter()
+                .map(|net| (*net).to_owned())
+                .collect::<Vec<_>>(),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -125,7 +144,10 @@ mod tests {
             2002:7f00:1::1 3fff::1 5f00::1 4000::1 fc00::1 fd00:ec2::254 fd12:3456::1 fe80::1 febf::1 fec0::1 \
             ff02::1 ff0e::1";
         for address in refused.split_whitespace() {
-            assert!(policy(&[]).check(address.parse().unwrap()).is_err(), "{address}");
+            assert!(
+                policy(&[]).check(address.parse().unwrap()).is_err(),
+                "{address}"
+            );
         }
         for address in "1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.1 100.63.0.1 100.128.0.1 126.1.1.1 128.0.0.1 172.15.0.1 \
             172.32.0.1 192.167.0.1 192.169.0.1 198.17.0.1 223.255.255.255 2606:4700::1111 2a00:1450::1 2001:4860::8888"
@@ -148,7 +170,11 @@ mod tests {
             ("::ffff:127.0.0.1", false),
             ("8.8.8.8", true),
         ] {
-            assert_eq!(policy.check(address.parse().unwrap()).is_ok(), allowed, "{address}");
+            assert_eq!(
+                policy.check(address.parse().unwrap()).is_ok(),
+                allowed,
+                "{address}"
+            );
         }
     }
 

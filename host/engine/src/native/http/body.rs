@@ -34,11 +34,17 @@ pub(super) fn read(
             let _ = last.send(Err(why)).await;
         }
     });
-    let chunks = futures::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    let chunks = futures::stream::unfold(receiver, |mut receiver| async move {
+        Some((receiver.recv().await?, receiver))
+    });
     stream::stream(chunks.boxed())
 }
 
-async fn pump(response: Response, max_bytes: u64, sender: &mpsc::Sender<Result<Bytes, IoError>>) -> Result<(), IoError> {
+async fn pump(
+    response: Response,
+    max_bytes: u64,
+    sender: &mpsc::Sender<Result<Bytes, IoError>>,
+) -> Result<(), IoError> {
     let mut body = response.bytes_stream();
     let mut left = max_bytes;
     while let Some(chunk) = body.next().await {
@@ -46,7 +52,9 @@ async fn pump(response: Response, max_bytes: u64, sender: &mpsc::Sender<Result<B
         left = u64::try_from(chunk.len())
             .ok()
             .and_then(|length| left.checked_sub(length))
-            .ok_or_else(|| IoError::Limit(format!("a response body has at most {max_bytes} bytes")))?;
+            .ok_or_else(|| {
+                IoError::Limit(format!("a response body has at most {max_bytes} bytes"))
+            })?;
         if sender.send(Ok(chunk)).await.is_err() {
             return Ok(());
         }

@@ -43,12 +43,19 @@ fn refusal(name: &HeaderName) -> Option<&'static str> {
 pub(super) fn injected(granted: &BTreeMap<String, Secret>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in granted {
-        let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is no header name"))?;
-        if CONNECTION.contains(&parsed.as_str()) || parsed == header::HOST || parsed == header::CONTENT_LENGTH {
-            return Err(format!("header {name:?} belongs to the connection and cannot be added"));
+        let parsed = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| format!("{name:?} is no header name"))?;
+        if CONNECTION.contains(&parsed.as_str())
+            || parsed == header::HOST
+            || parsed == header::CONTENT_LENGTH
+        {
+            return Err(format!(
+                "header {name:?} belongs to the connection and cannot be added"
+            ));
         }
-        let mut value = HeaderValue::from_str(value.expose())
-            .map_err(|_| format!("the value of header {name:?} has characters that no header may have"))?;
+        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| {
+            format!("the value of header {name:?} has characters that no header may have")
+        })?;
         value.set_sensitive(true);
         headers.insert(parsed, value);
     }
@@ -56,10 +63,18 @@ pub(super) fn injected(granted: &BTreeMap<String, Secret>) -> Result<HeaderMap, 
 }
 
 /// What the guest sends. A header that the grant injects is left out: the grant's replaces it.
-pub(super) fn from_guest(sent: &[(String, String)], injected: &HeaderMap) -> Result<HeaderMap, IoError> {
-    let bytes: usize = sent.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
+pub(super) fn from_guest(
+    sent: &[(String, String)],
+    injected: &HeaderMap,
+) -> Result<HeaderMap, IoError> {
+    let bytes: usize = sent
+        .iter()
+        .map(|(name, value)| name.len().saturating_add(value.len()))
+        .sum();
     if sent.len() > MAX_HEADERS || bytes > MAX_HEADER_BYTES {
-        return Err(IoError::Limit(format!("a request has at most {MAX_HEADERS} headers and {MAX_HEADER_BYTES} bytes of them")));
+        return Err(IoError::Limit(format!(
+            "a request has at most {MAX_HEADERS} headers and {MAX_HEADER_BYTES} bytes of them"
+        )));
     }
     let mut headers = HeaderMap::new();
     for (name, value) in sent {
@@ -69,10 +84,15 @@ pub(super) fn from_guest(sent: &[(String, String)], injected: &HeaderMap) -> Res
             continue;
         }
         if let Some(why) = refusal(&parsed) {
-            return Err(IoError::Denied(format!("header {parsed:?} cannot be sent: {why}")));
+            return Err(IoError::Denied(format!(
+                "header {parsed:?} cannot be sent: {why}"
+            )));
         }
-        let value = HeaderValue::from_str(value)
-            .map_err(|_| IoError::Denied(format!("the value of header {parsed:?} has characters that no header may have")))?;
+        let value = HeaderValue::from_str(value).map_err(|_| {
+            IoError::Denied(format!(
+                "the value of header {parsed:?} has characters that no header may have"
+            ))
+        })?;
         headers.append(parsed, value);
     }
     Ok(headers)
@@ -80,13 +100,25 @@ pub(super) fn from_guest(sent: &[(String, String)], injected: &HeaderMap) -> Res
 
 /// What the guest sees of a response.
 pub(super) fn for_guest(received: &HeaderMap) -> Result<Vec<(String, String)>, IoError> {
-    let seen = received.iter().filter(|(name, _)| !CONNECTION.contains(&name.as_str()));
+    let seen = received
+        .iter()
+        .filter(|(name, _)| !CONNECTION.contains(&name.as_str()));
     let seen: Vec<_> = seen
-        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .map(|(name, value)| {
+            (
+                name.as_str().to_owned(),
+                String::from_utf8_lossy(value.as_bytes()).into_owned(),
+            )
+        })
         .collect();
-    let bytes: usize = seen.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
+    let bytes: usize = seen
+        .iter()
+        .map(|(name, value)| name.len().saturating_add(value.len()))
+        .sum();
     if bytes > MAX_RESPONSE_BYTES {
-        return Err(IoError::Limit(format!("the response has more than {MAX_RESPONSE_BYTES} bytes of headers")));
+        return Err(IoError::Limit(format!(
+            "the response has more than {MAX_RESPONSE_BYTES} bytes of headers"
+        )));
     }
     Ok(seen)
 }
@@ -101,7 +133,10 @@ mod tests {
 
     fn check(name: &str, value: &str) -> Result<HeaderMap, IoError> {
         let granted = BTreeMap::from([("X-Api-Key".to_owned(), Secret::new("sk-1"))]);
-        from_guest(&[(name.to_owned(), value.to_owned())], &injected(&granted).unwrap())
+        from_guest(
+            &[(name.to_owned(), value.to_owned())],
+            &injected(&granted).unwrap(),
+        )
     }
 
     #[test]
@@ -112,18 +147,36 @@ mod tests {
         {
             assert!(matches!(check(name, "x"), Err(IoError::Denied(_))), "{name}");
         }
-        for (name, value) in [("a b", "x"), ("", "x"), (":path", "/"), ("x", "a\r\nHost: b"), ("x", "\0")] {
-            assert!(matches!(check(name, value), Err(IoError::Denied(_))), "{name:?} {value:?}");
+        for (name, value) in [
+            ("a b", "x"),
+            ("", "x"),
+            (":path", "/"),
+            ("x", "a\r\nHost: b"),
+            ("x", "\0"),
+        ] {
+            assert!(
+                matches!(check(name, value), Err(IoError::Denied(_))),
+                "{name:?} {value:?}"
+            );
         }
         assert_eq!(check("Accept", "a").unwrap().len(), 1);
-        assert!(check("x-api-KEY", "mine").unwrap().is_empty(), "the grant's replaces it");
+        assert!(
+            check("x-api-KEY", "mine").unwrap().is_empty(),
+            "the grant's replaces it"
+        );
     }
 
     #[test]
     fn headers_are_bounded() {
         let many = vec![("x".to_owned(), "y".to_owned()); MAX_HEADERS + 1];
-        assert!(matches!(from_guest(&many, &HeaderMap::new()), Err(IoError::Limit(_))));
-        assert!(matches!(check("x", &"y".repeat(MAX_HEADER_BYTES)), Err(IoError::Limit(_))));
+        assert!(matches!(
+            from_guest(&many, &HeaderMap::new()),
+            Err(IoError::Limit(_))
+        ));
+        assert!(matches!(
+            check("x", &"y".repeat(MAX_HEADER_BYTES)),
+            Err(IoError::Limit(_))
+        ));
     }
 
     #[test]

@@ -49,7 +49,12 @@ impl Http {
     /// No request yet.
     #[must_use]
     pub fn new(origins: Arc<Origins>, limits: HttpLimits) -> Self {
-        Self { origins, limits, slots: Arc::new(Semaphore::new(limits.concurrent)), ended: CancellationToken::new() }
+        Self {
+            origins,
+            limits,
+            slots: Arc::new(Semaphore::new(limits.concurrent)),
+            ended: CancellationToken::new(),
+        }
     }
 
     /// Sends a request, follows redirects among the granted origins, and returns with the head of
@@ -59,9 +64,18 @@ impl Http {
     /// [`IoError::Denied`] for what is not granted, [`IoError::NotFound`] for an unknown host,
     /// [`IoError::Limit`] for sizes, counts and time, [`IoError::Closed`] after the abort or
     /// [`Self::close`], else [`IoError::Failed`].
-    pub async fn fetch(&self, request: HttpRequest, abort: Option<AbortSignal>) -> Result<HttpResponse, IoError> {
+    pub async fn fetch(
+        &self,
+        request: HttpRequest,
+        abort: Option<AbortSignal>,
+    ) -> Result<HttpResponse, IoError> {
         let slot = self.slots.clone().try_acquire_owned();
-        let slot = slot.map_err(|_| IoError::Limit(format!("at most {} requests at a time", self.limits.concurrent)))?;
+        let slot = slot.map_err(|_| {
+            IoError::Limit(format!(
+                "at most {} requests at a time",
+                self.limits.concurrent
+            ))
+        })?;
         let started = Instant::now();
         let timeout = request.timeout;
         let head = timeout.unwrap_or(self.limits.head_timeout);
@@ -84,7 +98,12 @@ impl Http {
             }
         };
         let (body, done) = body::read(response, self.limits.response_bytes, ended, slot);
-        Ok(HttpResponse { status, headers, body, done })
+        Ok(HttpResponse {
+            status,
+            headers,
+            body,
+            done,
+        })
     }
 
     /// Ends all requests and sends no more. Returns at once.

@@ -50,7 +50,10 @@ impl Origins {
     pub fn new(grants: &BTreeMap<String, HttpGrant>) -> Result<Self, GrantError> {
         let mut origins = BTreeMap::new();
         for (text, grant) in grants {
-            let error = |problem: String| GrantError { origin: text.clone(), problem };
+            let error = |problem: String| GrantError {
+                origin: text.clone(),
+                problem,
+            };
             let url = parse_origin(text).map_err(error)?;
             let origin = Origin::new(&url, grant).map_err(error)?;
             if origins.insert(key(&url), origin).is_some() {
@@ -84,8 +87,14 @@ impl Origin {
             // No TLS will be spoken: a host without root certificates can use it.
             client = client.tls_certs_only([]);
         }
-        let client = client.build().map_err(|error| format!("no client: {error}"))?;
-        Ok(Self { client, headers: headers::injected(&grant.headers)?, policy })
+        let client = client
+            .build()
+            .map_err(|error| format!("no client: {error}"))?;
+        Ok(Self {
+            client,
+            headers: headers::injected(&grant.headers)?,
+            policy,
+        })
     }
 
     /// Checks a host that is an address: the connector resolves only names.
@@ -102,7 +111,11 @@ pub(super) fn key(url: &Url) -> String {
 /// The host, when it is an address. URL parsing has already read decimal, octal, hexadecimal and
 /// shortened spellings of IPv4 as what they are.
 fn literal(url: &Url) -> Option<IpAddr> {
-    url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    url.host_str()?
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .ok()
 }
 
 fn parse_origin(text: &str) -> Result<Url, String> {
@@ -128,24 +141,48 @@ mod tests {
     use super::*;
 
     fn check(origins: &[&str]) -> Result<Vec<String>, GrantError> {
-        let grants = origins.iter().map(|origin| ((*origin).to_owned(), HttpGrant::default())).collect();
+        let grants = origins
+            .iter()
+            .map(|origin| ((*origin).to_owned(), HttpGrant::default()))
+            .collect();
         Origins::new(&grants).map(|origins| origins.0.into_keys().collect())
     }
 
     #[test]
     fn an_origin_has_one_spelling() {
         assert_eq!(
-            check(&["HTTP://Example.com:80", "http://example.com:8080/", "http://0x7f.1/"]),
-            Ok(vec!["http://127.0.0.1".into(), "http://example.com".into(), "http://example.com:8080".into()])
+            check(&[
+                "HTTP://Example.com:80",
+                "http://example.com:8080/",
+                "http://0x7f.1/"
+            ]),
+            Ok(vec![
+                "http://127.0.0.1".into(),
+                "http://example.com".into(),
+                "http://example.com:8080".into()
+            ])
         );
     }
 
     #[test]
     fn what_is_no_origin_is_a_configuration_error() {
-        for bad in ["example.com", "ftp://example.com", "http://a/b", "http://a/?q", "http://u@a", "http://u:p@a", ""] {
+        for bad in [
+            "example.com",
+            "ftp://example.com",
+            "http://a/b",
+            "http://a/?q",
+            "http://u@a",
+            "http://u:p@a",
+            "",
+        ] {
             let error = check(&[bad]).unwrap_err();
             assert_eq!(error.origin, bad);
         }
-        assert!(check(&["http://a", "http://a:80"]).unwrap_err().problem.contains("twice"));
+        assert!(
+            check(&["http://a", "http://a:80"])
+                .unwrap_err()
+                .problem
+                .contains("twice")
+        );
     }
 }

@@ -35,8 +35,10 @@ impl Resolve for CheckedResolver {
         Box::pin(async move {
             // Port 0: the connector puts the origin's.
             let found = tokio::net::lookup_host((host.as_str(), 0)).await;
-            let found = found
-                .map_err(|error| ResolveError::Unknown { host: host.clone(), reason: error.to_string() })?;
+            let found = found.map_err(|error| ResolveError::Unknown {
+                host: host.clone(),
+                reason: error.to_string(),
+            })?;
             let mut refused = None;
             let mut allowed = Vec::new();
             for address in found {
@@ -48,7 +50,10 @@ impl Resolve for CheckedResolver {
             if allowed.is_empty() {
                 return Err(match refused {
                     Some(why) => ResolveError::Refused { host, why },
-                    None => ResolveError::Unknown { host, reason: "no address".to_owned() },
+                    None => ResolveError::Unknown {
+                        host,
+                        reason: "no address".to_owned(),
+                    },
                 }
                 .into());
             }

@@ -1,6 +1,6 @@
 //! The programs of one instance: named by its grants, counted, and ended together.
 
-use super::process::Life;
+use super::running::Life;
 use super::{Process, Supervisor, resolve};
 use crate::grants::ProcessGrant;
 use crate::native::IoError;
@@ -24,7 +24,11 @@ pub struct ProcessLimits {
 
 impl Default for ProcessLimits {
     fn default() -> Self {
-        Self { processes: 4, stdin_bytes: 8 * 1024 * 1024, stdin_writes: 64 }
+        Self {
+            processes: 4,
+            stdin_bytes: 8 * 1024 * 1024,
+            stdin_writes: 64,
+        }
     }
 }
 
@@ -42,9 +46,21 @@ pub struct Processes {
 impl Processes {
     /// None started yet.
     #[must_use]
-    pub fn new(supervisor: Supervisor, grants: Arc<BTreeMap<String, ProcessGrant>>, limits: ProcessLimits) -> Self {
-        let slots = Arc::new(Semaphore::new(usize::try_from(limits.processes).unwrap_or(usize::MAX)));
-        Self { supervisor, grants, limits, slots, ended: CancellationToken::new() }
+    pub fn new(
+        supervisor: Supervisor,
+        grants: Arc<BTreeMap<String, ProcessGrant>>,
+        limits: ProcessLimits,
+    ) -> Self {
+        let slots = Arc::new(Semaphore::new(
+            usize::try_from(limits.processes).unwrap_or(usize::MAX),
+        ));
+        Self {
+            supervisor,
+            grants,
+            limits,
+            slots,
+            ended: CancellationToken::new(),
+        }
     }
 
     /// Starts the program granted under `name`. `workspace` is the root of the session's own local
@@ -62,22 +78,33 @@ impl Processes {
         abort: Option<AbortSignal>,
     ) -> Result<Process, IoError> {
         let grant = self.grants.get(name).cloned();
-        let grant = grant.ok_or_else(|| IoError::Denied(format!("program {name:?} is not granted")))?;
-        if self.ended.is_cancelled() || abort.as_ref().is_some_and(|abort| abort.reason().is_some()) {
+        let grant =
+            grant.ok_or_else(|| IoError::Denied(format!("program {name:?} is not granted")))?;
+        if self.ended.is_cancelled() || abort.as_ref().is_some_and(|abort| abort.reason().is_some())
+        {
             return Err(IoError::Closed);
         }
         let slot = self.slots.clone().try_acquire_owned().map_err(|_| {
-            IoError::Limit(format!("at most {} programs at a time, ending ones included", self.limits.processes))
+            IoError::Limit(format!(
+                "at most {} programs at a time, ending ones included",
+                self.limits.processes
+            ))
         })?;
-        let life = Life { abort: abort.clone(), instance: self.ended.clone(), slot };
+        let life = Life {
+            abort: abort.clone(),
+            instance: self.ended.clone(),
+            slot,
+        };
         let (supervisor, limits) = (self.supervisor.clone(), self.limits);
         let (name, workspace) = (name.to_owned(), workspace.map(Path::to_path_buf));
         // A task of its own: a start that nobody awaits any more still ends what it started before
         // it gives its slot back.
         let start = tokio::spawn(async move {
-            let launch = tokio::task::spawn_blocking(move || resolve::launch(&name, &grant, workspace.as_deref()))
-                .await
-                .map_err(|error| IoError::Failed(error.to_string()))??;
+            let launch = tokio::task::spawn_blocking(move || {
+                resolve::launch(&name, &grant, workspace.as_deref())
+            })
+            .await
+            .map_err(|error| IoError::Failed(error.to_string()))??;
             Process::start(supervisor, launch, limits, life).await
         });
         let aborted = async {

@@ -3,6 +3,9 @@
 //! This process is a subreaper: an orphan among its descendants becomes its child, so the tree
 //! below it is complete at all times and *no child left* means *no descendant left*. A single walk
 //! of `/proc` is not atomic; callers repeat the pass until the kernel says `ECHILD`.
+//!
+//! A program may fork and exit faster than one walk takes, so a pass begins with direct children,
+//! each killed as soon as it is seen: what outlives its parent becomes one.
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpgrp, getpid, kill_process_group, pidfd_open, pidfd_send_signal,
@@ -35,20 +38,33 @@ struct Entry {
     group: i32,
 }
 
+/// Rounds over the direct children in one pass.
+const ROUNDS: usize = 16;
+
 /// Kills what is below this process now, except the trees of `spared` children. Tells whether
 /// there was anything.
 pub(super) fn pass(spared: &HashSet<i32>) -> bool {
+    kill_children(spared);
     let table = table();
     let own = getpid().as_raw_nonzero().get();
     let below = descendants(&table, own, spared);
-    // Whole groups first: that is atomic, so a program that forks without end cannot outrun it.
-    // A group never spans two sessions and this process leads its own session, so every group
-    // found here belongs to this tree; only this process's own is left out.
+    // Whole groups first: that is atomic. A group never spans two sessions and this process leads
+    // its own session, so every group found here belongs to this tree; only this process's own and
+    // those of the spared are left out.
     let own_group = getpgrp().as_raw_nonzero().get();
-    let spared_groups: HashSet<i32> = spared.iter().filter_map(|pid| Some(table.get(pid)?.group)).collect();
-    let groups: HashSet<i32> = below.iter().filter_map(|pid| Some(table.get(pid)?.group)).collect();
+    let spared_groups: HashSet<i32> = spared
+        .iter()
+        .filter_map(|pid| Some(table.get(pid)?.group))
+        .collect();
+    let groups: HashSet<i32> = below
+        .iter()
+        .filter_map(|pid| Some(table.get(pid)?.group))
+        .collect();
     for group in groups {
-        if group != own_group && !spared_groups.contains(&group) && let Some(group) = Pid::from_raw(group) {
+        if group != own_group
+            && !spared_groups.contains(&group)
+            && let Some(group) = Pid::from_raw(group)
+        {
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -58,11 +74,44 @@ pub(super) fn pass(spared: &HashSet<i32>) -> bool {
     !below.is_empty()
 }
 
+/// Kills the direct children, and those that became one meanwhile. A kernel without the list of
+/// children has only the walk.
+fn kill_children(spared: &HashSet<i32>) {
+    let own = getpid().as_raw_nonzero().get();
+    let mut seen = HashSet::new();
+    for _ in 0..ROUNDS {
+        let known = seen.len();
+        for tasks in std::fs::read_dir("/proc/self/task")
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let children =
+                std::fs::read_to_string(tasks.path().join("children")).unwrap_or_default();
+            for pid in children
+                .split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+            {
+                if !spared.contains(&pid) && seen.insert(pid) {
+                    kill_one(pid, |parent| parent == own);
+                }
+            }
+        }
+        if seen.len() == known {
+            return;
+        }
+    }
+}
+
 /// Kills one process, unless the number now names a process with another parent: the descriptor
 /// is taken first, then the parentage is read again.
 fn kill_one(pid: i32, ours: impl Fn(i32) -> bool) {
-    let Some(target) = Pid::from_raw(pid) else { return };
-    let Ok(target) = pidfd_open(target, PidfdFlags::empty()) else { return };
+    let Some(target) = Pid::from_raw(pid) else {
+        return;
+    };
+    let Ok(target) = pidfd_open(target, PidfdFlags::empty()) else {
+        return;
+    };
     if read_entry(pid).is_some_and(|entry| ours(entry.parent)) {
         let _ = pidfd_send_signal(target, Signal::KILL);
     }
@@ -88,7 +137,9 @@ fn descendants(table: &HashMap<i32, Entry>, root: i32, spared: &HashSet<i32>) ->
 
 /// The process table, as far as it can be read.
 fn table() -> HashMap<i32, Entry> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return HashMap::new() };
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return HashMap::new();
+    };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -106,7 +157,10 @@ fn parse_entry(stat: &[u8]) -> Option<Entry> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace().skip(1);
-    Some(Entry { parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
+    Some(Entry {
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -134,7 +188,13 @@ mod tests {
             (10, entry(11)),
             (11, entry(10)),
         ]);
-        assert_eq!(descendants(&table, 1, &HashSet::from([4])), HashSet::from([2, 3]));
-        assert_eq!(descendants(&table, 10, &HashSet::new()), HashSet::from([10, 11]));
+        assert_eq!(
+            descendants(&table, 1, &HashSet::from([4])),
+            HashSet::from([2, 3])
+        );
+        assert_eq!(
+            descendants(&table, 10, &HashSet::new()),
+            HashSet::from([10, 11])
+        );
     }
 }

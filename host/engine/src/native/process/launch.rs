@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the supervisor may take to say that it is up. A binary that does not call
+/// How long the supervisor or a reaper may take to say that it is up. A binary that does not call
 /// [`super::supervisor_main`] never does.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -22,7 +22,8 @@ pub struct Supervisor(Arc<Inner>);
 
 struct Inner {
     binary: PathBuf,
-    /// A std mutex: held for a blocking start or one `sendmsg`, on a blocking thread only.
+    /// A std mutex: held for the start of one child, some milliseconds, on a
+    /// blocking thread only.
     child: Mutex<Option<SupervisorChild>>,
 }
 
@@ -41,42 +42,56 @@ impl Supervisor {
     /// A supervisor that is another binary whose `main` calls [`super::supervisor_main`] first.
     #[must_use]
     pub fn binary(path: impl Into<PathBuf>) -> Self {
-        Self(Arc::new(Inner { binary: path.into(), child: Mutex::new(None) }))
+        Self(Arc::new(Inner {
+            binary: path.into(),
+            child: Mutex::new(None),
+        }))
     }
 
     /// Starts a program; the socket brings its reports and ends it by closing. Blocks for some
     /// milliseconds.
-    pub(super) fn launch(&self, launch: &wire::Launch, stdio: &[OwnedFd; 3]) -> Result<UnixStream, IoError> {
-        let failed = |error: io::Error| IoError::Failed(format!("start of {:?}: {error}", launch.program));
+    pub(super) fn launch(
+        &self,
+        launch: &wire::Launch,
+        stdio: &[OwnedFd; 3],
+    ) -> Result<UnixStream, IoError> {
+        let failed =
+            |error: io::Error| IoError::Failed(format!("start of {:?}: {error}", launch.program));
         let socket = self.reaper().map_err(failed)?;
         let [stdin, stdout, stderr] = stdio;
-        wire::send_launch(&socket, launch, [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()]).map_err(failed)?;
+        wire::send_launch(
+            &socket,
+            launch,
+            [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+        )
+        .map_err(failed)?;
         Ok(socket)
     }
 
-    /// The socket of a fresh reaper.
+    /// The socket of a fresh reaper that is up and waits for its launch.
     fn reaper(&self) -> io::Result<UnixStream> {
-        let (ours, theirs) = UnixStream::pair()?;
         let mut child = self.0.child.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = child.as_ref()
-            && running.start_reaper(&theirs).is_ok()
+            && let Ok(reaper) = running.start_reaper()
         {
-            return Ok(ours);
+            return Ok(reaper);
         }
         // None yet, or it was killed: the programs it had started end with their own reapers.
         let fresh = SupervisorChild::start(&self.0.binary)?;
-        fresh.start_reaper(&theirs)?;
+        let reaper = fresh.start_reaper()?;
         *child = Some(fresh);
-        Ok(ours)
+        Ok(reaper)
     }
 }
 
 impl SupervisorChild {
     fn start(binary: &std::path::Path) -> io::Result<Self> {
         if std::env::var_os(wire::MARKER).is_some() {
-            return Err(io::Error::other("this process is itself supervised and does not act as a supervisor"));
+            return Err(io::Error::other(
+                "this process is itself supervised and does not act as a supervisor",
+            ));
         }
-        let (mut ours, theirs) = UnixStream::pair()?;
+        let (ours, theirs) = UnixStream::pair()?;
         let child = Command::new(binary)
             .arg0(wire::SUPERVISOR)
             .env_clear()
@@ -85,19 +100,38 @@ impl SupervisorChild {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let supervisor = Self { socket: Some(ours.try_clone()?), child: Some(child) };
-        ours.set_read_timeout(Some(START_TIMEOUT))?;
+        let supervisor = Self {
+            socket: Some(ours.try_clone()?),
+            child: Some(child),
+        };
         ours.set_write_timeout(Some(START_TIMEOUT))?;
-        let mut ready = [0; 1];
-        ours.read_exact(&mut ready)
-            .map_err(|error| io::Error::other(format!("{} does not act as a supervisor: {error}", binary.display())))?;
+        wait_until_ready(&ours).map_err(|error| {
+            io::Error::other(format!(
+                "{} does not act as a supervisor: {error}",
+                binary.display()
+            ))
+        })?;
         Ok(supervisor)
     }
 
-    fn start_reaper(&self, socket: &UnixStream) -> io::Result<()> {
-        let Some(link) = &self.socket else { return Err(io::ErrorKind::NotConnected.into()) };
-        wire::send_with_fds(link, &[0], &[socket.as_fd()])
+    fn start_reaper(&self) -> io::Result<UnixStream> {
+        let Some(link) = &self.socket else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let (ours, theirs) = UnixStream::pair()?;
+        wire::send_with_fds(link, &[0], &[theirs.as_fd()])?;
+        // The supervisor's copy alone decides from here on: if it dies, this side sees the end.
+        drop(theirs);
+        wait_until_ready(&ours)?;
+        Ok(ours)
     }
+}
+
+/// Waits for a child's first byte; an error when it ends or takes too long.
+fn wait_until_ready(mut socket: &UnixStream) -> io::Result<()> {
+    socket.set_read_timeout(Some(START_TIMEOUT))?;
+    socket.read_exact(&mut [0; 1])?;
+    socket.set_read_timeout(None)
 }
 
 impl Drop for SupervisorChild {

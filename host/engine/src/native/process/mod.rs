@@ -27,16 +27,16 @@ mod instance;
 mod kill;
 mod launch;
 mod output;
-mod process;
 mod reaper;
 mod resolve;
+mod running;
 mod stdin;
 mod supervisor;
 mod wire;
 
 pub use instance::{ProcessLimits, Processes};
 pub use launch::Supervisor;
-pub use process::Process;
+pub use running::Process;
 
 use std::process::ExitCode;
 

@@ -2,9 +2,9 @@
 //!
 //! The only buffer is the pipe's own (64 KiB in the kernel): a program that floods waits.
 
-use super::process::Status;
-use crate::native::{IoError, stream};
+use super::running::Status;
 use crate::native::{ByteStream, End};
+use crate::native::{IoError, stream};
 use bytes::Bytes;
 use futures::StreamExt;
 use std::io::ErrorKind;
@@ -23,7 +23,11 @@ struct Reader {
 /// The pipe as a stream. It ends with `closed` when the handle ended the program, with nothing
 /// to add when the program and all that inherited the pipe closed it by themselves.
 pub(super) fn read(pipe: pipe::Receiver, status: watch::Receiver<Status>) -> (ByteStream, End) {
-    let reader = Reader { pipe, buffer: Vec::new(), status };
+    let reader = Reader {
+        pipe,
+        buffer: Vec::new(),
+        status,
+    };
     let chunks = futures::stream::unfold(reader, |mut reader| async move {
         let chunk = reader.chunk().await.transpose()?;
         Some((chunk, reader))
@@ -54,6 +58,10 @@ impl Reader {
     }
 
     fn end(&self) -> Result<Option<Bytes>, IoError> {
-        if self.status.borrow().ended_by_handle { Err(IoError::Closed) } else { Ok(None) }
+        if self.status.borrow().ended_by_handle {
+            Err(IoError::Closed)
+        } else {
+            Ok(None)
+        }
     }
 }

@@ -25,7 +25,9 @@ pub(super) fn main() -> ExitCode {
 
 /// Its end of the host's socket, which arrives as standard input.
 pub(super) fn control_socket() -> std::io::Result<UnixStream> {
-    Ok(UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?))
+    Ok(UnixStream::from(
+        std::io::stdin().as_fd().try_clone_to_owned()?,
+    ))
 }
 
 /// What supervisor and reaper both do first: their own session, heir of orphans, unreadable to
@@ -38,11 +40,14 @@ pub(super) fn detach() -> std::io::Result<()> {
 }
 
 fn life() -> std::io::Result<()> {
-    let socket = control_socket()?;
+    let mut socket = control_socket()?;
     detach()?;
     // Without it a set-user-id program below could not be killed.
     rustix::thread::set_no_new_privs(true)?;
-    let Some((launch, stdio)) = wire::receive_launch(&socket)? else { return Ok(()) };
+    socket.write_all(&[wire::READY])?;
+    let Some((launch, stdio)) = wire::receive_launch(&socket)? else {
+        return Ok(());
+    };
     let program = match start(launch, stdio) {
         Ok(program) => program,
         Err(error) => {
@@ -58,6 +63,8 @@ fn life() -> std::io::Result<()> {
         std::process::exit(0);
     });
     wait_for_end_of_file(&socket);
+    // Where the host may: ahead of a program that keeps every processor busy with forking.
+    let _ = rustix::process::setpriority_process(None, -20);
     let mut backoff = Backoff::new();
     loop {
         kill::pass(&HashSet::new());
@@ -85,7 +92,9 @@ fn start(launch: Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> std::io::Resu
 fn reap(program: Pid, socket: &UnixStream) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid == program => report(socket, Report::Exited(exit_code(status))),
+            Ok(Some((pid, status))) if pid == program => {
+                report(socket, Report::Exited(exit_code(status)))
+            }
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => break,
         }
@@ -95,7 +104,10 @@ fn reap(program: Pid, socket: &UnixStream) {
 
 /// Exit code, or 128 + signal, as shells tell it.
 fn exit_code(status: WaitStatus) -> i32 {
-    status.exit_status().or_else(|| Some(128 + status.terminating_signal()?)).unwrap_or(-1)
+    status
+        .exit_status()
+        .or_else(|| Some(128 + status.terminating_signal()?))
+        .unwrap_or(-1)
 }
 
 /// A host that no longer listens is no error: its end of file follows.

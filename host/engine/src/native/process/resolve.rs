@@ -13,21 +13,34 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// What to execute for the grant `name`; touches the file system.
-pub(super) fn launch(name: &str, grant: &ProcessGrant, workspace: Option<&Path>) -> Result<Launch, IoError> {
+pub(super) fn launch(
+    name: &str,
+    grant: &ProcessGrant,
+    workspace: Option<&Path>,
+) -> Result<Launch, IoError> {
     let (command, args) = grant
         .command
         .split_first()
         .ok_or_else(|| IoError::Denied(format!("the grant of program {name:?} has no command")))?;
-    let path = grant.env.get("PATH").map(|path| OsString::from(path.expose())).or_else(|| std::env::var_os("PATH"));
+    let path = grant
+        .env
+        .get("PATH")
+        .map(|path| OsString::from(path.expose()))
+        .or_else(|| std::env::var_os("PATH"));
     let program = find(name, command, path.unwrap_or_default())?;
     let cwd = match &grant.cwd {
         ProcessCwd::Path(path) => path.as_path(),
         ProcessCwd::Workspace => workspace.ok_or_else(|| {
-            IoError::Denied(format!("program {name:?} runs in the session's workspace, and there is none on this host"))
+            IoError::Denied(format!(
+                "program {name:?} runs in the session's workspace, and there is none on this host"
+            ))
         })?,
     };
     if !cwd.is_absolute() || !cwd.is_dir() {
-        return Err(IoError::NotFound(format!("{} is no directory to run program {name:?} in", cwd.display())));
+        return Err(IoError::NotFound(format!(
+            "{} is no directory to run program {name:?} in",
+            cwd.display()
+        )));
     }
     let text = |path: &Path| {
         let text = path.to_str().map(str::to_owned);
@@ -36,7 +49,11 @@ pub(super) fn launch(name: &str, grant: &ProcessGrant, workspace: Option<&Path>)
     Ok(Launch {
         program: text(&program)?,
         args: args.to_vec(),
-        env: grant.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
+        env: grant
+            .env
+            .iter()
+            .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+            .collect(),
         cwd: text(cwd)?,
     })
 }
@@ -56,7 +73,11 @@ fn find(name: &str, command: &str, path: OsString) -> Result<PathBuf, IoError> {
             .map(|dir| dir.join(command))
             .find(|path| is_executable(path))
     };
-    found.ok_or_else(|| IoError::NotFound(format!("program {name:?}: {command:?} is not installed or not executable")))
+    found.ok_or_else(|| {
+        IoError::NotFound(format!(
+            "program {name:?}: {command:?} is not installed or not executable"
+        ))
+    })
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -69,10 +90,17 @@ mod tests {
     use crate::secret::Secret;
     use std::collections::BTreeMap;
 
-    fn check(command: &[&str], path: Option<&str>, workspace: Option<&str>) -> Result<Launch, IoError> {
+    fn check(
+        command: &[&str],
+        path: Option<&str>,
+        workspace: Option<&str>,
+    ) -> Result<Launch, IoError> {
         let grant = ProcessGrant {
             command: command.iter().map(|part| (*part).to_owned()).collect(),
-            env: path.map(|path| ("PATH".to_owned(), Secret::new(path))).into_iter().collect(),
+            env: path
+                .map(|path| ("PATH".to_owned(), Secret::new(path)))
+                .into_iter()
+                .collect(),
             cwd: ProcessCwd::Workspace,
         };
         launch("agent", &grant, workspace.map(Path::new))
@@ -81,18 +109,42 @@ mod tests {
     #[test]
     fn a_command_is_found_where_the_grant_says() {
         let found = |result: Result<Launch, IoError>| result.map(|launch| launch.program);
-        assert_eq!(found(check(&["sh"], Some("/nowhere:/bin"), Some("/"))), Ok("/bin/sh".into()));
-        assert_eq!(found(check(&["/bin/sh", "-c"], Some(""), Some("/"))), Ok("/bin/sh".into()));
-        assert!(found(check(&["sh"], None, Some("/"))).is_ok(), "the host's PATH");
-        for (command, path) in [("sh", ""), ("sh", "."), ("etc", "/"), ("passwd", "/etc"), ("/bin/absent", "/bin")] {
+        assert_eq!(
+            found(check(&["sh"], Some("/nowhere:/bin"), Some("/"))),
+            Ok("/bin/sh".into())
+        );
+        assert_eq!(
+            found(check(&["/bin/sh", "-c"], Some(""), Some("/"))),
+            Ok("/bin/sh".into())
+        );
+        assert!(
+            found(check(&["sh"], None, Some("/"))).is_ok(),
+            "the host's PATH"
+        );
+        for (command, path) in [
+            ("sh", ""),
+            ("sh", "."),
+            ("etc", "/"),
+            ("passwd", "/etc"),
+            ("/bin/absent", "/bin"),
+        ] {
             let result = found(check(&[command], Some(path), Some("/bin")));
-            assert!(matches!(result, Err(IoError::NotFound(_))), "{command} in {path}: {result:?}");
+            assert!(
+                matches!(result, Err(IoError::NotFound(_))),
+                "{command} in {path}: {result:?}"
+            );
         }
         for command in ["./sh", "bin/sh", "../bin/sh"] {
             let result = found(check(&[command], Some("/"), Some("/")));
-            assert!(matches!(result, Err(IoError::Denied(_))), "{command}: {result:?}");
+            assert!(
+                matches!(result, Err(IoError::Denied(_))),
+                "{command}: {result:?}"
+            );
         }
-        assert!(matches!(found(check(&[], None, Some("/"))), Err(IoError::Denied(_))));
+        assert!(matches!(
+            found(check(&[], None, Some("/"))),
+            Err(IoError::Denied(_))
+        ));
     }
 
     #[test]
@@ -101,7 +153,10 @@ mod tests {
         assert_eq!(cwd(Some("/tmp")), Ok("/tmp".into()));
         assert!(matches!(cwd(None), Err(IoError::Denied(_))));
         for absent in ["/nowhere", "tmp", "", "/bin/sh"] {
-            assert!(matches!(cwd(Some(absent)), Err(IoError::NotFound(_))), "{absent}");
+            assert!(
+                matches!(cwd(Some(absent)), Err(IoError::NotFound(_))),
+                "{absent}"
+            );
         }
     }
 

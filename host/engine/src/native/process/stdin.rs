@@ -49,14 +49,23 @@ struct Write {
 
 impl Stdin {
     /// The queue before a pipe, and the task that writes.
-    pub(super) fn new(pipe: pipe::Sender, bounds: Bounds) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let queue = Arc::new(Queue { state: Mutex::default(), pushed: Notify::new() });
+    pub(super) fn new(
+        pipe: pipe::Sender,
+        bounds: Bounds,
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let queue = Arc::new(Queue {
+            state: Mutex::default(),
+            pushed: Notify::new(),
+        });
         let task = write_all(queue.clone(), pipe);
         (Self { queue, bounds }, task)
     }
 
     /// Queues one whole write; the future resolves when the pipe took all of it.
-    pub(super) fn write(&self, data: Bytes) -> impl Future<Output = Result<(), IoError>> + Send + use<> {
+    pub(super) fn write(
+        &self,
+        data: Bytes,
+    ) -> impl Future<Output = Result<(), IoError>> + Send + use<> {
         let queued = self.push(data);
         async move { queued?.await.unwrap_or(Err(IoError::Closed)) }
     }
@@ -164,7 +173,10 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    const SMALL: Bounds = Bounds { bytes: 200_000, writes: 4 };
+    const SMALL: Bounds = Bounds {
+        bytes: 200_000,
+        writes: 4,
+    };
 
     #[tokio::test]
     async fn n18_writes_go_out_whole_in_call_order_and_dropped_ones_not_at_all() {
@@ -181,12 +193,18 @@ mod tests {
         let mut got = Vec::new();
         receiver.read_to_end(&mut got).await.unwrap();
         // Polled in another order than called.
-        assert_eq!((last.await, second.await, first.await), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(
+            (last.await, second.await, first.await),
+            (Ok(()), Ok(()), Ok(()))
+        );
         let mut expected = vec![b'a'; 100_000];
         expected.extend_from_slice(b"bbc");
         assert!(got == expected, "{} bytes", got.len());
         task.await.unwrap();
-        assert_eq!(stdin.write(Bytes::from_static(b"x")).await, Err(IoError::Closed));
+        assert_eq!(
+            stdin.write(Bytes::from_static(b"x")).await,
+            Err(IoError::Closed)
+        );
     }
 
     #[tokio::test]
@@ -209,11 +227,19 @@ mod tests {
         let (stdin, task) = Stdin::new(sender, SMALL);
         let limit = |result| matches!(result, Err(IoError::Limit(_)));
         assert!(limit(stdin.write(Bytes::from(vec![0; 200_001])).await));
-        let waiting: Vec<_> = (0..4).map(|_| stdin.write(Bytes::from_static(b"x"))).collect();
-        assert!(limit(stdin.write(Bytes::from_static(b"x")).await), "a fifth write");
+        let waiting: Vec<_> = (0..4)
+            .map(|_| stdin.write(Bytes::from_static(b"x")))
+            .collect();
+        assert!(
+            limit(stdin.write(Bytes::from_static(b"x")).await),
+            "a fifth write"
+        );
         drop(waiting);
         let fits = stdin.write(Bytes::from(vec![0; 200_000]));
-        assert!(limit(stdin.write(Bytes::from_static(b"x")).await), "one byte more");
+        assert!(
+            limit(stdin.write(Bytes::from_static(b"x")).await),
+            "one byte more"
+        );
         drop(receiver);
         task.await;
         assert_eq!(fits.await, Err(IoError::Closed), "nobody reads");

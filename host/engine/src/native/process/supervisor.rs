@@ -41,9 +41,13 @@ pub(super) fn main() -> ExitCode {
 
 /// Whatever descriptors the host's own parent left open end here, so that no program gets them.
 fn close_inherited() {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
-    let open: Vec<RawFd> =
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let open: Vec<RawFd> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
     for fd in open.into_iter().filter(|fd| *fd > 2) {
         let _ = nix::unistd::close(fd);
     }

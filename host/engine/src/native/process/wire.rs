@@ -1,12 +1,12 @@
 //! What host, supervisor and reaper say to each other over Unix sockets.
 //!
-//! host → supervisor: one byte with one descriptor, the socket of a new reaper; supervisor → host:
-//! one byte when it is up. host → reaper: one [`Launch`] with three descriptors; reaper → host:
-//! [`Report`]s of five bytes. Nothing else: the only command is end of file.
+//! Supervisor and reaper say one byte when they are up. host → supervisor: one byte with one
+//! descriptor, the socket of a new reaper. host → reaper: one [`Launch`] with three descriptors;
+//! reaper → host: [`Report`]s of five bytes. Nothing else: the only command is end of file.
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(super) const REAPER: &str = "harness-reaper";
 /// Set in the environment of both, so that a binary whose `main` does not know them can never
 /// start another pair.
 pub(super) const MARKER: &str = "HARNESS_SUPERVISED";
-/// What the supervisor says when it is up.
+/// What supervisor and reaper say when they are up.
 pub(super) const READY: u8 = b'r';
 
 /// Largest encoded [`Launch`]; arguments and environment together are bounded by the kernel to a
@@ -86,14 +86,23 @@ impl Report {
 }
 
 /// Sends bytes with descriptors; all of the bytes or an error.
-pub(super) fn send_with_fds(socket: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send_with_fds(
+    socket: &UnixStream,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::other("too many descriptors in one message"));
     }
     let sent = loop {
-        match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+        match sendmsg(
+            socket,
+            &[IoSlice::new(bytes)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        ) {
             Err(rustix::io::Errno::INTR) => {}
             other => break other?,
         }
@@ -104,7 +113,10 @@ pub(super) fn send_with_fds(socket: &UnixStream, bytes: &[u8], fds: &[BorrowedFd
 }
 
 /// Receives exactly `bytes.len()` bytes and the descriptors sent with them. `None`: end of file.
-pub(super) fn receive_with_fds(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<Option<Vec<OwnedFd>>> {
+pub(super) fn receive_with_fds(
+    socket: &UnixStream,
+    bytes: &mut [u8],
+) -> io::Result<Option<Vec<OwnedFd>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
@@ -133,7 +145,11 @@ pub(super) fn receive_with_fds(socket: &UnixStream, bytes: &mut [u8]) -> io::Res
 }
 
 /// Sends a launch with standard input, output and error.
-pub(super) fn send_launch(socket: &UnixStream, launch: &Launch, stdio: [BorrowedFd<'_>; FDS]) -> io::Result<()> {
+pub(super) fn send_launch(
+    socket: &UnixStream,
+    launch: &Launch,
+    stdio: [BorrowedFd<'_>; FDS],
+) -> io::Result<()> {
     let body = serde_json::to_vec(launch)?;
     let length = u32::try_from(body.len()).map_err(io::Error::other)?;
     if body.len() > LAUNCH_BYTES {
@@ -147,8 +163,11 @@ pub(super) fn send_launch(socket: &UnixStream, launch: &Launch, stdio: [Borrowed
 /// Receives a launch. `None`: the host went away.
 pub(super) fn receive_launch(socket: &UnixStream) -> io::Result<Option<(Launch, [OwnedFd; FDS])>> {
     let mut length = [0; 4];
-    let Some(fds) = receive_with_fds(socket, &mut length)? else { return Ok(None) };
-    let fds = <[OwnedFd; FDS]>::try_from(fds).map_err(|_| io::Error::other("a launch needs three descriptors"))?;
+    let Some(fds) = receive_with_fds(socket, &mut length)? else {
+        return Ok(None);
+    };
+    let fds = <[OwnedFd; FDS]>::try_from(fds)
+        .map_err(|_| io::Error::other("a launch needs three descriptors"))?;
     let length = usize::try_from(u32::from_le_bytes(length)).map_err(io::Error::other)?;
     if length > LAUNCH_BYTES {
         return Err(io::Error::other("launch too large"));
@@ -165,7 +184,13 @@ mod tests {
 
     #[test]
     fn reports_survive_the_wire() {
-        for report in [Report::Started, Report::Refused(2), Report::Exited(137), Report::Exited(0), Report::Reaped] {
+        for report in [
+            Report::Started,
+            Report::Refused(2),
+            Report::Exited(137),
+            Report::Exited(0),
+            Report::Reaped,
+        ] {
             assert_eq!(Report::decode(report.encode()), Some(report));
         }
         assert_eq!(Report::decode(*b"?0000"), None);
@@ -186,7 +211,17 @@ mod tests {
         });
         let (got, _fds) = receive_launch(&theirs).unwrap().unwrap();
         sender.join().unwrap();
-        assert_eq!((got.program.as_str(), got.args[0].len(), got.env["A"].as_str()), ("/bin/true", 100_000, "b"));
-        assert!(receive_launch(&theirs).unwrap().is_none(), "the host went away");
+        assert_eq!(
+            (
+                got.program.as_str(),
+                got.args[0].len(),
+                got.env["A"].as_str()
+            ),
+            ("/bin/true", 100_000, "b")
+        );
+        assert!(
+            receive_launch(&theirs).unwrap().is_none(),
+            "the host went away"
+        );
     }
 }

@@ -51,9 +51,14 @@ struct Switch {
 
 impl Switch {
     fn off(&self) {
-        let reaper = self.reaper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reaper = self
+            .reaper
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if reaper.is_some() {
-            self.status.send_modify(|status| status.ended_by_handle = status.exit.is_none());
+            self.status
+                .send_modify(|status| status.ended_by_handle = status.exit.is_none());
         }
     }
 }
@@ -89,24 +94,47 @@ impl Process {
         let socket = tokio::task::spawn_blocking(move || supervisor.launch(&launch, &stdio))
             .await
             .map_err(|error| IoError::Failed(format!("start of {program:?}: {error}")))??;
-        let socket_failed = |error: std::io::Error| IoError::os("talking to the program's reaper", &error);
+        let socket_failed =
+            |error: std::io::Error| IoError::os("talking to the program's reaper", &error);
         socket.set_nonblocking(true).map_err(socket_failed)?;
-        let (mut reports, reaper) = UnixStream::from_std(socket).map_err(socket_failed)?.into_split();
+        let (mut reports, reaper) = UnixStream::from_std(socket)
+            .map_err(socket_failed)?
+            .into_split();
         match tokio::time::timeout(START_TIMEOUT, next_report(&mut reports)).await {
             Ok(Some(Report::Started)) => {}
             Ok(Some(Report::Refused(errno))) => {
                 let error = std::io::Error::from_raw_os_error(errno);
                 return Err(IoError::os(&format!("start of {program:?}"), &error));
             }
-            Ok(_) => return Err(IoError::Failed(format!("start of {program:?}: its reaper was lost"))),
-            Err(_) => return Err(IoError::Failed(format!("start of {program:?} took longer than {START_TIMEOUT:?}"))),
+            Ok(_) => {
+                return Err(IoError::Failed(format!(
+                    "start of {program:?}: its reaper was lost"
+                )));
+            }
+            Err(_) => {
+                return Err(IoError::Failed(format!(
+                    "start of {program:?} took longer than {START_TIMEOUT:?}"
+                )));
+            }
         }
         let (sender, status) = watch::channel(Status::default());
-        let switch = Arc::new(Switch { reaper: Mutex::new(Some(reaper)), status: sender });
-        let bounds = Bounds { bytes: limits.stdin_bytes, writes: limits.stdin_writes };
+        let switch = Arc::new(Switch {
+            reaper: Mutex::new(Some(reaper)),
+            status: sender,
+        });
+        let bounds = Bounds {
+            bytes: limits.stdin_bytes,
+            writes: limits.stdin_writes,
+        };
         let (stdin, writer) = Stdin::new(stdin, bounds);
         tokio::spawn(watch_over(switch.clone(), reports, writer, life));
-        Ok(Self { switch, stdin, stdout: Mutex::new(Some(stdout)), stderr: Mutex::new(Some(stderr)), status })
+        Ok(Self {
+            switch,
+            stdin,
+            stdout: Mutex::new(Some(stdout)),
+            stderr: Mutex::new(Some(stderr)),
+            status,
+        })
     }
 
     /// Queues one whole write to standard input, in the order of the calls (N18); the future
@@ -116,7 +144,10 @@ impl Process {
     /// # Errors
     /// [`IoError::Limit`] at once when too much waits already; [`IoError::Closed`] after
     /// [`Self::close_stdin`] or when the program no longer reads.
-    pub fn write_stdin(&self, data: Bytes) -> impl Future<Output = Result<(), IoError>> + Send + use<> {
+    pub fn write_stdin(
+        &self,
+        data: Bytes,
+    ) -> impl Future<Output = Result<(), IoError>> + Send + use<> {
         self.stdin.write(data)
     }
 
@@ -137,7 +168,9 @@ impl Process {
 
     fn take(&self, pipe: &Mutex<Option<pipe::Receiver>>) -> (ByteStream, End) {
         let pipe = pipe.lock().unwrap_or_else(PoisonError::into_inner).take();
-        pipe.map_or_else(stream::closed, |pipe| output::read(pipe, self.status.clone()))
+        pipe.map_or_else(stream::closed, |pipe| {
+            output::read(pipe, self.status.clone())
+        })
     }
 
     /// Resolves with the exit code, or 128 + signal, when the program itself ended; what it started
@@ -149,7 +182,10 @@ impl Process {
         let mut status = self.status.clone();
         async move {
             let ended = status.wait_for(|status| status.exit.is_some()).await;
-            ended.ok().and_then(|status| status.exit.clone()).unwrap_or_else(|| Err(lost()))
+            ended
+                .ok()
+                .and_then(|status| status.exit.clone())
+                .unwrap_or_else(|| Err(lost()))
         }
     }
 
@@ -207,7 +243,9 @@ async fn watch_over(
     let reaped = async {
         loop {
             match next_report(&mut reports).await {
-                Some(Report::Exited(code)) => switch.status.send_modify(|status| status.exit = Some(Ok(code))),
+                Some(Report::Exited(code)) => switch
+                    .status
+                    .send_modify(|status| status.exit = Some(Ok(code))),
                 Some(Report::Reaped) => return true,
                 Some(Report::Started | Report::Refused(_)) => {}
                 None => return false,
