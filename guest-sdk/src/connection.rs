@@ -769,4 +769,4 @@ impl Jobs {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -261,7 +261,11 @@ pub async fn drive<E: NativeEvent, H: TurnHandler<E>>(
         });
         quiet = Fuse::terminated();
         interrupting = handler.interrupt().boxed_local().fuse();
-        grace = clock.sleep(policy.grace_ms).fuse();
+        // A turn without boundaries has no end that could be awaited or forced.
+        forced = policy.quiet_ms.is_some();
+        grace = clock
+            .sleep(policy.quiet_ms.unwrap_or(policy.grace_ms).min(policy.grace_ms))
+            .fuse();
     }
 }
 
