@@ -26,7 +26,8 @@ async fn main() {
 
     let start = Instant::now();
     for n in 0..200 {
-        bare.execute("INSERT INTO t (b) VALUES (?1)", [vec![n as u8; BYTES]]).unwrap();
+        bare.execute("INSERT INTO t (b) VALUES (?1)", [vec![n as u8; BYTES]])
+            .unwrap();
     }
     let floor = start.elapsed() / 200;
     let start = Instant::now();
@@ -56,7 +57,8 @@ async fn main() {
     for _ in 0..EACH {
         bare.execute_batch("BEGIN").unwrap();
         for n in 0..SESSIONS {
-            bare.execute("INSERT INTO t (b) VALUES (?1)", [vec![n as u8; BYTES]]).unwrap();
+            bare.execute("INSERT INTO t (b) VALUES (?1)", [vec![n as u8; BYTES]])
+                .unwrap();
         }
         bare.execute_batch("COMMIT").unwrap();
     }
@@ -84,7 +86,10 @@ async fn main() {
 }
 
 fn record(key: &str) -> NewRecord {
-    NewRecord { bytes: Bytes::from(vec![b'x'; BYTES]), ..event(key, key) }
+    NewRecord {
+        bytes: Bytes::from(vec![b'x'; BYTES]),
+        ..event(key, key)
+    }
 }
 
 async fn one(store: &SqliteStore, n: u64, key: &str) {
@@ -95,8 +100,12 @@ async fn one(store: &SqliteStore, n: u64, key: &str) {
 
 fn bare(directory: &std::path::Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(directory.join("bare.db")).unwrap();
-    connection.pragma_update(None, "journal_mode", "WAL").unwrap();
-    connection.pragma_update(None, "synchronous", "FULL").unwrap();
+    connection
+        .pragma_update(None, "journal_mode", "WAL")
+        .unwrap();
+    connection
+        .pragma_update(None, "synchronous", "FULL")
+        .unwrap();
     connection.execute_batch("CREATE TABLE t (b BLOB)").unwrap();
     connection
 }

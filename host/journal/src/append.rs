@@ -49,8 +49,16 @@ impl Append {
                 rule: "a session is created with its row and its first record",
             });
         }
-        bound("an append's records", self.records.len(), MAX_APPEND_RECORDS)?;
-        bound("an append's idempotency entries", self.idempotency.len(), MAX_APPEND_RECORDS)?;
+        bound(
+            "an append's records",
+            self.records.len(),
+            MAX_APPEND_RECORDS,
+        )?;
+        bound(
+            "an append's idempotency entries",
+            self.idempotency.len(),
+            MAX_APPEND_RECORDS,
+        )?;
         let mut bytes = 0;
         for record in &self.records {
             if record.kind == RecordKind::Fence {
@@ -60,7 +68,10 @@ impl Append {
                 });
             }
             if record.key.is_empty() {
-                return Err(JournalError::Invalid { what: "record", rule: "its key is not empty" });
+                return Err(JournalError::Invalid {
+                    what: "record",
+                    rule: "its key is not empty",
+                });
             }
             bound("a record's key", record.key.len(), MAX_KEY_BYTES)?;
             bound("a record", record.bytes.len(), MAX_RECORD_BYTES)?;
@@ -71,7 +82,11 @@ impl Append {
             bound("a session's row", row.body.len(), MAX_RECORD_BYTES)?;
             bytes += row.body.len();
         }
-        for response in self.idempotency.iter().filter_map(|entry| entry.response.as_ref()) {
+        for response in self
+            .idempotency
+            .iter()
+            .filter_map(|entry| entry.response.as_ref())
+        {
             bound("a stored response", response.body.len(), MAX_RECORD_BYTES)?;
             bytes += response.body.len();
         }
@@ -85,7 +100,11 @@ pub(crate) fn bound(what: &'static str, size: usize, limit: usize) -> Result<(),
     if size <= limit {
         return Ok(());
     }
-    Err(JournalError::TooLarge { what, size: size as u64, limit: limit as u64 })
+    Err(JournalError::TooLarge {
+        what,
+        size: size as u64,
+        limit: limit as u64,
+    })
 }
 
 /// What a session is born with.

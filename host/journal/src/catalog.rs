@@ -195,7 +195,8 @@ pub trait Catalog: Send + Sync + 'static {
     ///
     /// # Errors
     /// `TooLarge`.
-    fn rules_stored(&self, rules: Vec<PermissionRule>) -> BoxFuture<'_, Result<bool, JournalError>>;
+    fn rules_stored(&self, rules: Vec<PermissionRule>)
+    -> BoxFuture<'_, Result<bool, JournalError>>;
 
     /// A named value of the host.
     fn meta(&self, name: &str) -> BoxFuture<'_, Result<Option<Bytes>, JournalError>>;
@@ -205,7 +206,11 @@ pub trait Catalog: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Invalid`, `TooLarge`.
-    fn meta_or_insert(&self, name: &str, value: Bytes) -> BoxFuture<'_, Result<Bytes, JournalError>>;
+    fn meta_or_insert(
+        &self,
+        name: &str,
+        value: Bytes,
+    ) -> BoxFuture<'_, Result<Bytes, JournalError>>;
 
     /// Stores a named value over what is there.
     ///

@@ -23,15 +23,15 @@ mod projection;
 mod record;
 mod sqlite;
 
-pub use append::{Append, Appended, AppendedRecord, MAX_APPEND_BYTES, MAX_APPEND_RECORDS, NewSession};
+pub use append::{
+    Append, Appended, AppendedRecord, MAX_APPEND_BYTES, MAX_APPEND_RECORDS, NewSession,
+};
 pub use catalog::{
     Catalog, NewToken, PermissionRule, Project, Token, TokenHash, TokenScope, Workspace,
     WorkspaceState, WorkspaceTarget,
 };
 pub use error::JournalError;
-pub use idempotency::{
-    IdempotencyEntry, IdempotencyScope, IdempotencyWrite, StoredResponse,
-};
+pub use idempotency::{IdempotencyEntry, IdempotencyScope, IdempotencyWrite, StoredResponse};
 pub use journal::{BoxFuture, Journal, Tail};
 pub use lease::{Epoch, Holder, Lease};
 pub use page::{MAX_PAGE, Page, PageRequest};

@@ -17,7 +17,10 @@ pub struct PageRequest {
 
 impl Default for PageRequest {
     fn default() -> Self {
-        Self { limit: DEFAULT_PAGE, cursor: None }
+        Self {
+            limit: DEFAULT_PAGE,
+            cursor: None,
+        }
     }
 }
 
@@ -35,7 +38,10 @@ pub(crate) fn checked_limit(limit: usize) -> Result<usize, JournalError> {
     if (1..=MAX_PAGE).contains(&limit) {
         Ok(limit)
     } else {
-        Err(JournalError::InvalidPage { what: "limit", rule: "it is 1 to 1000" })
+        Err(JournalError::InvalidPage {
+            what: "limit",
+            rule: "it is 1 to 1000",
+        })
     }
 }
 

@@ -5,7 +5,12 @@
 //! own tests.
 
 // Test code: a panic here is a failed test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 #![allow(missing_docs)]
 
 pub mod answers;
@@ -179,7 +184,11 @@ pub async fn records(store: &dyn Store, session: SessionId, limit: usize) -> Vec
 pub async fn check_keys(store: &dyn Store, session: SessionId, keys: &[&str]) {
     let records = records(store, session, 100).await;
     let sequence: Vec<_> = records.iter().map(|record| record.seq).collect();
-    assert_eq!(sequence, (1..=keys.len() as u64).collect::<Vec<_>>(), "from 1 without gaps");
+    assert_eq!(
+        sequence,
+        (1..=keys.len() as u64).collect::<Vec<_>>(),
+        "from 1 without gaps"
+    );
     let stored: Vec<_> = records.iter().map(|record| record.key.as_str()).collect();
     assert_eq!(stored, keys);
 }

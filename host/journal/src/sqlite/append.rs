@@ -28,7 +28,10 @@ struct Head {
 /// before it writes (S66).
 pub(super) fn take_over(connection: &Connection) -> Result<(), JournalError> {
     connection
-        .execute("UPDATE session SET holder = NULL WHERE holder IS NOT NULL", [])
+        .execute(
+            "UPDATE session SET holder = NULL WHERE holder IS NOT NULL",
+            [],
+        )
         .map(drop)
         .map_err(failed)
 }
@@ -48,7 +51,10 @@ pub(super) fn append(
                 what: "append",
                 rule: "a session is created with its row",
             })?;
-            (create(connection, session, new.created_at_ms, row, holder)?, true)
+            (
+                create(connection, session, new.created_at_ms, row, holder)?,
+                true,
+            )
         }
         (Some(head), Some(_)) => {
             check_lease(&head, Epoch::FIRST)?;
@@ -70,7 +76,11 @@ pub(super) fn append(
             write_idempotency(connection, session, &head, entry)?;
         }
     }
-    Ok(Appended { lease: head.lease(session), records, next_seq })
+    Ok(Appended {
+        lease: head.lease(session),
+        records,
+        next_seq,
+    })
 }
 
 /// See [`crate::Journal::open`].
@@ -80,8 +90,7 @@ pub(super) fn open(
     at_ms: i64,
     holder: &Holder,
 ) -> Result<Lease, JournalError> {
-    let mut head =
-        head(connection, session)?.ok_or(JournalError::NotFound { what: "session" })?;
+    let mut head = head(connection, session)?.ok_or(JournalError::NotFound { what: "session" })?;
     head.epoch = Epoch(head.epoch.0.saturating_add(1));
     head.fence_seq = head.next_seq;
     let fence = fence(head.epoch, holder, at_ms)?;
@@ -118,7 +127,11 @@ pub(super) fn release(
 
 impl Head {
     fn lease(&self, session: SessionId) -> Lease {
-        Lease { session, epoch: self.epoch, fence_seq: self.fence_seq }
+        Lease {
+            session,
+            epoch: self.epoch,
+            fence_seq: self.fence_seq,
+        }
     }
 }
 
@@ -147,7 +160,9 @@ fn check_lease(head: &Head, epoch: Epoch) -> Result<(), JournalError> {
     if head.epoch == epoch && head.holder.is_some() {
         return Ok(());
     }
-    Err(JournalError::LeaseLost { holder: head.holder.clone() })
+    Err(JournalError::LeaseLost {
+        holder: head.holder.clone(),
+    })
 }
 
 fn create(
@@ -183,7 +198,12 @@ fn create(
         next_seq: 2,
         holder: Some(holder.clone()),
     };
-    insert(connection, &head, 1, &fence(Epoch::FIRST, holder, created_at_ms)?)?;
+    insert(
+        connection,
+        &head,
+        1,
+        &fence(Epoch::FIRST, holder, created_at_ms)?,
+    )?;
     Ok(head)
 }
 
@@ -195,12 +215,19 @@ fn repeated_create(
 ) -> Result<Appended, JournalError> {
     let mut records = Vec::with_capacity(append.records.len());
     for record in &append.records {
-        let seq = stored_seq(connection, head, record)?.ok_or_else(|| {
-            JournalError::Collision { key: append.session.to_string() }
+        let seq = stored_seq(connection, head, record)?.ok_or_else(|| JournalError::Collision {
+            key: append.session.to_string(),
         })?;
-        records.push(AppendedRecord { seq, duplicate: true });
+        records.push(AppendedRecord {
+            seq,
+            duplicate: true,
+        });
     }
-    Ok(Appended { lease: head.lease(append.session), records, next_seq: head.next_seq })
+    Ok(Appended {
+        lease: head.lease(append.session),
+        records,
+        next_seq: head.next_seq,
+    })
 }
 
 /// Writes what is new; answers every record's place and the next free number.
@@ -215,14 +242,23 @@ fn write_records(
     for record in records {
         if insert(connection, head, next_seq, record)? {
             if let Some(expected) = expected.take().filter(|expected| *expected != next_seq) {
-                return Err(JournalError::OutOfOrder { expected, next: next_seq });
+                return Err(JournalError::OutOfOrder {
+                    expected,
+                    next: next_seq,
+                });
             }
-            places.push(AppendedRecord { seq: next_seq, duplicate: false });
+            places.push(AppendedRecord {
+                seq: next_seq,
+                duplicate: false,
+            });
             next_seq += 1;
         } else {
             let seq = stored_seq(connection, head, record)?
                 .ok_or_else(|| corrupt(format!("record {next_seq} is there already")))?;
-            places.push(AppendedRecord { seq, duplicate: true });
+            places.push(AppendedRecord {
+                seq,
+                duplicate: true,
+            });
         }
     }
     Ok((places, next_seq))
@@ -261,16 +297,16 @@ fn stored_seq(
     record: &NewRecord,
 ) -> Result<Option<Seq>, JournalError> {
     let mut query = connection
-        .prepare_cached(
-            "SELECT seq, fingerprint, kind FROM record WHERE session = ?1 AND key = ?2",
-        )
+        .prepare_cached("SELECT seq, fingerprint, kind FROM record WHERE session = ?1 AND key = ?2")
         .map_err(failed)?;
     let rows = query.query(params![head.n, record.key]).map_err(failed)?;
     row::first(rows, |row| {
         let fingerprint: [u8; 32] = row.get(1).map_err(failed)?;
         let kind: u8 = row.get(2).map_err(failed)?;
         if fingerprint != record.fingerprint || kind != record.kind.code() {
-            return Err(JournalError::Collision { key: record.key.clone() });
+            return Err(JournalError::Collision {
+                key: record.key.clone(),
+            });
         }
         row::unsigned(row, 0)
     })
@@ -341,7 +377,9 @@ fn write_idempotency(
         })
         .map_err(failed)?;
     if written == 0 {
-        return Err(JournalError::Collision { key: entry.command_id.to_string() });
+        return Err(JournalError::Collision {
+            key: entry.command_id.to_string(),
+        });
     }
     Ok(())
 }

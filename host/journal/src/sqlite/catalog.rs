@@ -46,12 +46,17 @@ impl Catalog for SqliteStore {
                         insert.execute(params![
                             project.id.as_str(),
                             project.name,
-                            project.default_workspace_id.as_ref().map(WorkspaceId::as_str),
+                            project
+                                .default_workspace_id
+                                .as_ref()
+                                .map(WorkspaceId::as_str),
                         ])
                     })
                     .map_err(failed)?;
                 created(written, "project")?;
-                workspace.as_ref().map_or(Ok(()), |workspace| insert_workspace(c, workspace))
+                workspace
+                    .as_ref()
+                    .map_or(Ok(()), |workspace| insert_workspace(c, workspace))
             })
             .await
         })
@@ -76,16 +81,21 @@ impl Catalog for SqliteStore {
                      WHERE id > ?1 ORDER BY id LIMIT ?2",
                 )
                 .map_err(failed)?;
-            let rows = query.query(params![after, limit as i64 + 1]).map_err(failed)?;
+            let rows = query
+                .query(params![after, limit as i64 + 1])
+                .map_err(failed)?;
             let items = row::collect(rows, project)?;
-            Ok(paged(items, limit, PROJECTS, |item| item.id.as_str().as_bytes().to_vec()))
+            Ok(paged(items, limit, PROJECTS, |item| {
+                item.id.as_str().as_bytes().to_vec()
+            }))
         }))
     }
 
     fn create_workspace(&self, workspace: Workspace) -> Answer<'_, ()> {
         Box::pin(async move {
             check_workspace(&workspace)?;
-            self.write(0, move |c| insert_workspace(c, &workspace)).await
+            self.write(0, move |c| insert_workspace(c, &workspace))
+                .await
         })
     }
 
@@ -93,9 +103,7 @@ impl Catalog for SqliteStore {
         Box::pin(self.write(0, move |c| {
             let written = c
                 .prepare_cached("UPDATE workspace SET state = ?2 WHERE id = ?1")
-                .and_then(|mut update| {
-                    update.execute(params![id.as_str(), state_name(state)])
-                })
+                .and_then(|mut update| update.execute(params![id.as_str(), state_name(state)]))
                 .map_err(failed)?;
             found(written, "workspace")
         }))
@@ -128,17 +136,24 @@ impl Catalog for SqliteStore {
                      ORDER BY id LIMIT ?4",
                 )
                 .map_err(failed)?;
-            let rows =
-                query.query(params![after, any, projects, limit as i64 + 1]).map_err(failed)?;
+            let rows = query
+                .query(params![after, any, projects, limit as i64 + 1])
+                .map_err(failed)?;
             let items = row::collect(rows, workspace)?;
-            Ok(paged(items, limit, WORKSPACES, |item| item.id.as_str().as_bytes().to_vec()))
+            Ok(paged(items, limit, WORKSPACES, |item| {
+                item.id.as_str().as_bytes().to_vec()
+            }))
         }))
     }
 
     fn create_token(&self, new: NewToken) -> Answer<'_, ()> {
         Box::pin(async move {
             text("a token's name", &new.token.name, MAX_NAME)?;
-            bound("a token's projects", new.token.projects.len(), MAX_TOKEN_PROJECTS)?;
+            bound(
+                "a token's projects",
+                new.token.projects.len(),
+                MAX_TOKEN_PROJECTS,
+            )?;
             bound("a token's scopes", new.token.scopes.len(), 3)?;
             let scopes = row::to_json(&new.token.scopes)?;
             let projects = row::to_json(&new.token.projects)?;
@@ -178,8 +193,9 @@ impl Catalog for SqliteStore {
                      WHERE (created_at_ms, id) > (?1, ?2) ORDER BY created_at_ms, id LIMIT ?3",
                 )
                 .map_err(failed)?;
-            let rows =
-                query.query(params![after_ms, after_id, limit as i64 + 1]).map_err(failed)?;
+            let rows = query
+                .query(params![after_ms, after_id, limit as i64 + 1])
+                .map_err(failed)?;
             let items = row::collect(rows, token)?;
             Ok(paged(items, limit, TOKENS, |item| {
                 let mut position = item.created_at_ms.to_be_bytes().to_vec();
@@ -274,14 +290,18 @@ impl Catalog for SqliteStore {
         let name = name.to_owned();
         Box::pin(async move {
             check_meta(&name, &value)?;
-            self.write(value.len(), move |c| set_meta(c, &name, &value)).await
+            self.write(value.len(), move |c| set_meta(c, &name, &value))
+                .await
         })
     }
 }
 
 fn text(what: &'static str, value: &str, limit: usize) -> Result<(), JournalError> {
     if value.is_empty() {
-        return Err(JournalError::Invalid { what, rule: "it is not empty" });
+        return Err(JournalError::Invalid {
+            what,
+            rule: "it is not empty",
+        });
     }
     bound(what, value.len(), limit)
 }
@@ -302,11 +322,19 @@ fn check_meta(name: &str, value: &[u8]) -> Result<(), JournalError> {
 }
 
 fn created(written: usize, what: &'static str) -> Result<(), JournalError> {
-    if written == 0 { Err(JournalError::Exists { what }) } else { Ok(()) }
+    if written == 0 {
+        Err(JournalError::Exists { what })
+    } else {
+        Ok(())
+    }
 }
 
 fn found(written: usize, what: &'static str) -> Result<(), JournalError> {
-    if written == 0 { Err(JournalError::NotFound { what }) } else { Ok(()) }
+    if written == 0 {
+        Err(JournalError::NotFound { what })
+    } else {
+        Ok(())
+    }
 }
 
 fn insert_workspace(connection: &Connection, workspace: &Workspace) -> Result<(), JournalError> {
@@ -337,10 +365,15 @@ fn insert_workspace(connection: &Connection, workspace: &Workspace) -> Result<()
 }
 
 fn meta(connection: &Connection, name: &str) -> Result<Option<Bytes>, JournalError> {
-    let mut query =
-        connection.prepare_cached("SELECT value FROM meta WHERE name = ?1").map_err(failed)?;
+    let mut query = connection
+        .prepare_cached("SELECT value FROM meta WHERE name = ?1")
+        .map_err(failed)?;
     let rows = query.query([name]).map_err(failed)?;
-    row::first(rows, |row| row.get(0).map(|value: Vec<u8>| Bytes::from(value)).map_err(failed))
+    row::first(rows, |row| {
+        row.get(0)
+            .map(|value: Vec<u8>| Bytes::from(value))
+            .map_err(failed)
+    })
 }
 
 fn set_meta(connection: &Connection, name: &str, value: &[u8]) -> Result<(), JournalError> {
@@ -376,7 +409,11 @@ fn workspace(row: &Row<'_>) -> Result<Workspace, JournalError> {
             "initializing" => WorkspaceState::Initializing,
             "ready" => WorkspaceState::Ready,
             "failed" => WorkspaceState::Failed,
-            other => return Err(super::failure::corrupt(format!("workspace state `{other}`"))),
+            other => {
+                return Err(super::failure::corrupt(format!(
+                    "workspace state `{other}`"
+                )));
+            }
         },
     })
 }
@@ -400,7 +437,11 @@ fn token(row: &Row<'_>) -> Result<Token, JournalError> {
 }
 
 fn rule_params(rule: &PermissionRule) -> [&str; 3] {
-    [rule.harness_id.as_str(), rule.workspace_id.as_str(), &rule.rule]
+    [
+        rule.harness_id.as_str(),
+        rule.workspace_id.as_str(),
+        &rule.rule,
+    ]
 }
 
 /// Cuts the item that was read beyond the page, and says where the next page begins.
@@ -412,13 +453,17 @@ fn paged<T>(
 ) -> Page<T> {
     let more = items.len() > limit;
     items.truncate(limit);
-    let next_cursor =
-        items.last().filter(|_| more).map(|last| encode_cursor(list, &position(last)));
+    let next_cursor = items
+        .last()
+        .filter(|_| more)
+        .map(|last| encode_cursor(list, &position(last)));
     Page { items, next_cursor }
 }
 
 fn text_position(list: u8, cursor: Option<&str>) -> Result<String, JournalError> {
-    let Some(cursor) = cursor else { return Ok(String::new()) };
+    let Some(cursor) = cursor else {
+        return Ok(String::new());
+    };
     String::from_utf8(decode_cursor(list, cursor)?).map_err(|_| crate::page::bad_cursor())
 }
 

@@ -7,16 +7,18 @@ use rusqlite::ErrorCode;
 pub(super) fn failed(error: rusqlite::Error) -> JournalError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => JournalError::Full,
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            JournalError::Corrupt { what: error.to_string() }
-        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => JournalError::Corrupt {
+            what: error.to_string(),
+        },
         _ => match error {
             rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::InvalidColumnType(..) => {
-                JournalError::Corrupt { what: error.to_string() }
-            }
-            other => JournalError::Unavailable { reason: other.to_string() },
+            | rusqlite::Error::InvalidColumnType(..) => JournalError::Corrupt {
+                what: error.to_string(),
+            },
+            other => JournalError::Unavailable {
+                reason: other.to_string(),
+            },
         },
     }
 }
@@ -29,7 +31,9 @@ pub(super) fn commit_failed(error: rusqlite::Error) -> JournalError {
         Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             failed(error)
         }
-        _ => JournalError::Ambiguous { reason: error.to_string() },
+        _ => JournalError::Ambiguous {
+            reason: error.to_string(),
+        },
     }
 }
 

@@ -39,14 +39,19 @@ impl DirectoryLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(JournalError::Locked { holder: read_holder(&mut file) });
+                return Err(JournalError::Locked {
+                    holder: read_holder(&mut file),
+                });
             }
             Err(TryLockError::Error(error)) => return Err(unavailable(error)),
         }
         let holder = this_process();
-        let text = serde_json::to_vec(&holder)
-            .map_err(|error| JournalError::Unavailable { reason: error.to_string() })?;
-        file.set_len(0).and_then(|()| file.write_all(&text)).map_err(unavailable)?;
+        let text = serde_json::to_vec(&holder).map_err(|error| JournalError::Unavailable {
+            reason: error.to_string(),
+        })?;
+        file.set_len(0)
+            .and_then(|()| file.write_all(&text))
+            .map_err(unavailable)?;
         Ok(Self { file, holder })
     }
 
@@ -67,8 +72,14 @@ impl Drop for DirectoryLock {
 }
 
 fn this_process() -> Holder {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Holder { host, pid: std::process::id() }
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    Holder {
+        host,
+        pid: std::process::id(),
+    }
 }
 
 /// What the file says; it may be half written, and is never trusted beyond its first KiB.

@@ -64,7 +64,11 @@ impl SqliteOptions {
     /// Defaults for a data directory.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), readers: 4, max_pages: None }
+        Self {
+            directory: directory.into(),
+            readers: 4,
+            max_pages: None,
+        }
     }
 }
 
@@ -89,7 +93,10 @@ impl SqliteStore {
     /// `Unavailable` when the directory cannot be used; `Invalid` options.
     pub fn open(options: &SqliteOptions) -> Result<Self, JournalError> {
         if !(1..=64).contains(&options.readers) {
-            return Err(JournalError::Invalid { what: "readers", rule: "it is 1 to 64" });
+            return Err(JournalError::Invalid {
+                what: "readers",
+                rule: "it is 1 to 64",
+            });
         }
         let directory = &options.directory;
         prepare_directory(directory)?;
@@ -101,7 +108,14 @@ impl SqliteStore {
         let counters = Arc::new(Counters::default());
         let readers = Readers::open(&path, options.readers)?;
         let writer = Writer::start(connection, lock, Arc::clone(&counters))?;
-        Ok(Self { inner: Arc::new(Inner { writer, readers, counters, holder }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                writer,
+                readers,
+                counters,
+                holder,
+            }),
+        })
     }
 
     /// Finishes the writes that are queued, refuses later ones and releases the data directory.
@@ -139,7 +153,10 @@ impl Journal for SqliteStore {
         Box::pin(async move {
             let bytes = append.checked_bytes()?;
             let holder = self.inner.holder.clone();
-            self.write(bytes, move |connection| append::append(connection, &append, &holder)).await
+            self.write(bytes, move |connection| {
+                append::append(connection, &append, &holder)
+            })
+            .await
         })
     }
 
@@ -160,7 +177,8 @@ impl Journal for SqliteStore {
     ) -> BoxFuture<'_, Result<RecordPage, JournalError>> {
         Box::pin(async move {
             let limit = checked_limit(limit)?;
-            self.query(move |c| session::read(c, session, from, limit)).await
+            self.query(move |c| session::read(c, session, from, limit))
+                .await
         })
     }
 
@@ -193,7 +211,8 @@ impl Journal for SqliteStore {
     ) -> BoxFuture<'_, Result<Vec<SessionId>, JournalError>> {
         Box::pin(async move {
             let limit = checked_limit(limit)?;
-            self.query(move |c| session::needing_recovery(c, after, limit)).await
+            self.query(move |c| session::needing_recovery(c, after, limit))
+                .await
         })
     }
 
@@ -210,7 +229,9 @@ fn unavailable(what: &str, path: &Path, error: &std::io::Error) -> JournalError 
     if error.kind() == std::io::ErrorKind::StorageFull {
         return JournalError::Full;
     }
-    JournalError::Unavailable { reason: format!("{what} {}: {error}", path.display()) }
+    JournalError::Unavailable {
+        reason: format!("{what} {}: {error}", path.display()),
+    }
 }
 
 fn prepare_directory(directory: &Path) -> Result<(), JournalError> {
@@ -244,16 +265,24 @@ fn open_writer(path: &Path, max_pages: Option<u32>) -> Result<Connection, Journa
     // Before anything that writes: a newer database must stay as it is.
     schema::refuse_newer(&connection)?;
     let set = |name: &str, value: &dyn rusqlite::ToSql| {
-        connection.pragma_update_and_check(None, name, value, |_| Ok(())).map_err(failed)
+        connection
+            .pragma_update_and_check(None, name, value, |_| Ok(()))
+            .map_err(failed)
     };
     set("journal_mode", &"WAL")?;
     // Sync the log at every commit: acknowledged means on the disk.
-    connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+    connection
+        .pragma_update(None, "synchronous", "FULL")
+        .map_err(failed)?;
     set("wal_autocheckpoint", &CHECKPOINT_PAGES)?;
     set("journal_size_limit", &LOG_BYTES)?;
-    connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+    connection
+        .pragma_update(None, "foreign_keys", true)
+        .map_err(failed)?;
     // Savepoints and sorts in memory: a full disk must not fail a write in a temporary file.
-    connection.pragma_update(None, "temp_store", "MEMORY").map_err(failed)?;
+    connection
+        .pragma_update(None, "temp_store", "MEMORY")
+        .map_err(failed)?;
     if let Some(pages) = max_pages {
         set("max_page_count", &pages)?;
     }

@@ -25,7 +25,10 @@ impl Readers {
             connection.set_prepared_statement_cache_capacity(64);
             idle.push(connection);
         }
-        Ok(Self { free: Arc::new(Semaphore::new(count)), idle: Arc::new(Mutex::new(idle)) })
+        Ok(Self {
+            free: Arc::new(Semaphore::new(count)),
+            idle: Arc::new(Mutex::new(idle)),
+        })
     }
 
     /// Runs a query on a blocking thread. When the caller goes away the query still ends and
@@ -35,19 +38,29 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     {
-        let closed = || JournalError::Unavailable { reason: "the store is closed".to_owned() };
-        let permit = Arc::clone(&self.free).acquire_owned().await.map_err(|_| closed())?;
+        let closed = || JournalError::Unavailable {
+            reason: "the store is closed".to_owned(),
+        };
+        let permit = Arc::clone(&self.free)
+            .acquire_owned()
+            .await
+            .map_err(|_| closed())?;
         let idle = Arc::clone(&self.idle);
         let connection = lock(&idle).pop().ok_or_else(closed)?;
         let work = tokio::task::spawn_blocking(move || {
-            let loan = Loan { connection: Some(connection), idle };
+            let loan = Loan {
+                connection: Some(connection),
+                idle,
+            };
             let answer = loan.connection.as_ref().ok_or_else(closed).and_then(query);
             drop(loan);
             drop(permit);
             answer
         });
         work.await.unwrap_or_else(|error| {
-            Err(JournalError::Unavailable { reason: format!("a query failed: {error}") })
+            Err(JournalError::Unavailable {
+                reason: format!("a query failed: {error}"),
+            })
         })
     }
 

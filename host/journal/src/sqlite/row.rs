@@ -33,7 +33,8 @@ where
     T::Err: std::fmt::Display,
 {
     let text: String = row.get(column).map_err(failed)?;
-    text.parse().map_err(|error: T::Err| corrupt(error.to_string()))
+    text.parse()
+        .map_err(|error: T::Err| corrupt(error.to_string()))
 }
 
 /// A JSON text.
@@ -47,8 +48,9 @@ pub(super) fn json<T: serde::de::DeserializeOwned>(
 
 /// A value as JSON text.
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, JournalError> {
-    serde_json::to_string(value)
-        .map_err(|error| JournalError::Unavailable { reason: error.to_string() })
+    serde_json::to_string(value).map_err(|error| JournalError::Unavailable {
+        reason: error.to_string(),
+    })
 }
 
 /// Gathers rows, stopping at the first error.

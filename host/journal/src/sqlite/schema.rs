@@ -107,7 +107,10 @@ pub(super) const KNOWN: u32 = STEPS.len() as u32;
 /// `NewerVersion`, `Corrupt`.
 pub(super) fn refuse_newer(connection: &Connection) -> Result<(), JournalError> {
     match version(connection)? {
-        found if found > KNOWN => Err(JournalError::NewerVersion { found, known: KNOWN }),
+        found if found > KNOWN => Err(JournalError::NewerVersion {
+            found,
+            known: KNOWN,
+        }),
         _ => Ok(()),
     }
 }
@@ -120,15 +123,19 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), JournalError> {
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(failed)?;
         transaction.execute_batch(step).map_err(failed)?;
-        transaction.pragma_update(None, "user_version", from as i64 + 1).map_err(failed)?;
+        transaction
+            .pragma_update(None, "user_version", from as i64 + 1)
+            .map_err(failed)?;
         transaction.commit().map_err(failed)?;
     }
     Ok(())
 }
 
 fn version(connection: &Connection) -> Result<u32, JournalError> {
-    let stored: i64 =
-        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
-    u32::try_from(stored)
-        .map_err(|_| JournalError::Corrupt { what: format!("schema version {stored}") })
+    let stored: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(failed)?;
+    u32::try_from(stored).map_err(|_| JournalError::Corrupt {
+        what: format!("schema version {stored}"),
+    })
 }

@@ -37,11 +37,19 @@ pub(super) fn read(
         .map_err(failed)?;
     let from = from.max(1);
     let Ok(start) = i64::try_from(from) else {
-        return Ok(RecordPage { records: Vec::new(), next: None });
+        return Ok(RecordPage {
+            records: Vec::new(),
+            next: None,
+        });
     };
     // One more than asked for, to know whether there is more.
-    let mut rows = query.query(params![n, start, limit as i64 + 1]).map_err(failed)?;
-    let mut page = RecordPage { records: Vec::new(), next: None };
+    let mut rows = query
+        .query(params![n, start, limit as i64 + 1])
+        .map_err(failed)?;
+    let mut page = RecordPage {
+        records: Vec::new(),
+        next: None,
+    };
     let mut bytes = 0;
     while let Some(row) = rows.next().map_err(failed)? {
         let seq = row::unsigned(row, 0)?;
@@ -71,7 +79,10 @@ pub(super) fn tail(connection: &Connection, session: SessionId) -> Result<Tail, 
 pub(super) fn delete(connection: &Connection, session: SessionId) -> Result<(), JournalError> {
     let (n, _) = find(connection, session)?;
     let run = |sql: &str, value: &dyn ToSql| {
-        connection.prepare_cached(sql).and_then(|mut s| s.execute([value])).map_err(failed)
+        connection
+            .prepare_cached(sql)
+            .and_then(|mut s| s.execute([value]))
+            .map_err(failed)
     };
     run("DELETE FROM record WHERE session = ?1", &n)?;
     run("DELETE FROM idempotency WHERE session = ?1", &n)?;
@@ -102,7 +113,11 @@ pub(super) fn list(
 ) -> Result<Page<SessionRow>, JournalError> {
     let limit = checked_limit(filter.page.limit)?;
     check_filter(filter.projects.len())?;
-    let projects: Vec<&str> = filter.projects.iter().map(|project| project.as_str()).collect();
+    let projects: Vec<&str> = filter
+        .projects
+        .iter()
+        .map(|project| project.as_str())
+        .collect();
     let projects = row::to_json(&projects)?;
     let (before_ms, before_id) = match &filter.page.cursor {
         Some(cursor) => time_and_id(&decode_cursor(CURSOR, cursor)?)?,
@@ -122,7 +137,13 @@ pub(super) fn list(
     );
     let mut query = connection.prepare_cached(&sql).map_err(failed)?;
     let rows = query
-        .query(params![projects, filter.status, before_ms, before_id, limit as i64 + 1])
+        .query(params![
+            projects,
+            filter.status,
+            before_ms,
+            before_id,
+            limit as i64 + 1
+        ])
         .map_err(failed)?;
     let mut items = row::collect(rows, session_row)?;
     let more = items.len() > limit;
@@ -147,7 +168,9 @@ pub(super) fn needing_recovery(
             "SELECT id FROM session WHERE needs_recovery AND id > ?1 ORDER BY id LIMIT ?2",
         )
         .map_err(failed)?;
-    let rows = query.query(params![after.0.as_bytes(), limit as i64]).map_err(failed)?;
+    let rows = query
+        .query(params![after.0.as_bytes(), limit as i64])
+        .map_err(failed)?;
     row::collect(rows, |row| row::uuid(row, 0).map(SessionId))
 }
 
@@ -165,8 +188,9 @@ pub(super) fn idempotency(
              WHERE scope = ?1 AND command_id = ?2",
         )
         .map_err(failed)?;
-    let rows =
-        query.query(params![scope.0.as_bytes(), command.0.as_bytes()]).map_err(failed)?;
+    let rows = query
+        .query(params![scope.0.as_bytes(), command.0.as_bytes()])
+        .map_err(failed)?;
     row::first(rows, |row| {
         let status: Option<u16> = row.get(2).map_err(failed)?;
         let body: Option<Vec<u8>> = row.get(3).map_err(failed)?;
@@ -199,7 +223,10 @@ fn find(connection: &Connection, session: SessionId) -> Result<(i64, Tail), Jour
         .map_err(failed)?;
     let rows = query.query([session.0.as_bytes()]).map_err(failed)?;
     row::first(rows, |row| {
-        let tail = Tail { next_seq: row::unsigned(row, 1)?, epoch: Epoch(row::unsigned(row, 2)?) };
+        let tail = Tail {
+            next_seq: row::unsigned(row, 1)?,
+            epoch: Epoch(row::unsigned(row, 2)?),
+        };
         Ok((row.get(0).map_err(failed)?, tail))
     })?
     .ok_or(JournalError::NotFound { what: "session" })

@@ -28,7 +28,12 @@ impl Place {
             StateScope::Project(project) => (PROJECT, project.to_string()),
             StateScope::Session(session) => (SESSION, session.to_string()),
         };
-        Self { provider: provider.to_string(), kind, scope, key: key.to_owned() }
+        Self {
+            provider: provider.to_string(),
+            kind,
+            scope,
+            key: key.to_owned(),
+        }
     }
 }
 
@@ -40,7 +45,11 @@ impl StateStore for SqliteStore {
         key: &'a str,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>, StateError>> {
         let place = Place::new(provider, scope, key);
-        Box::pin(async move { self.query(move |c| get(c, &place)).await.map_err(store_failed) })
+        Box::pin(async move {
+            self.query(move |c| get(c, &place))
+                .await
+                .map_err(store_failed)
+        })
     }
 
     fn set<'a>(
@@ -76,7 +85,11 @@ impl StateStore for SqliteStore {
         key: &'a str,
     ) -> BoxFuture<'a, Result<(), StateError>> {
         let place = Place::new(provider, scope, key);
-        Box::pin(async move { self.write(0, move |c| delete(c, &place)).await.map_err(store_failed) })
+        Box::pin(async move {
+            self.write(0, move |c| delete(c, &place))
+                .await
+                .map_err(store_failed)
+        })
     }
 }
 
@@ -132,9 +145,10 @@ fn set(
              WHERE provider = ?1 AND scope_kind = ?2 AND scope = ?3 AND key <> ?4",
         )
         .and_then(|mut query| {
-            query.query_row(params![place.provider, place.kind, place.scope, place.key], |row| {
-                row.get(0)
-            })
+            query.query_row(
+                params![place.provider, place.kind, place.scope, place.key],
+                |row| row.get(0),
+            )
         })
         .map_err(failed)?;
     let bytes = others.unsigned_abs() + (place.key.len() + value.len()) as u64;

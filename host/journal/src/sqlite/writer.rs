@@ -60,7 +60,9 @@ where
             // A refusal stands whatever became of the transaction: it wrote nothing.
             (Some(Err(error)), _) | (_, Some(error)) => Err(error),
             (Some(Ok(value)), None) => Ok(value),
-            (None, None) => Err(JournalError::Unavailable { reason: "not run".to_owned() }),
+            (None, None) => Err(JournalError::Unavailable {
+                reason: "not run".to_owned(),
+            }),
         };
         // Nobody waits any more: the write stands all the same.
         drop(self.reply.send(outcome));
@@ -89,8 +91,13 @@ impl Writer {
         let _detached: JoinHandle<()> = std::thread::Builder::new()
             .name("journal-writer".to_owned())
             .spawn(move || serve(connection, lock, jobs, &counters))
-            .map_err(|error| JournalError::Unavailable { reason: error.to_string() })?;
-        Ok(Self { queue, room: Arc::new(Semaphore::new(QUEUE_KIB as usize)) })
+            .map_err(|error| JournalError::Unavailable {
+                reason: error.to_string(),
+            })?;
+        Ok(Self {
+            queue,
+            room: Arc::new(Semaphore::new(QUEUE_KIB as usize)),
+        })
     }
 
     /// Runs a write of about `bytes` bytes and answers when it is durable.
@@ -99,13 +106,28 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&Connection) -> Result<T, JournalError> + Send + 'static,
     {
-        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(QUEUE_KIB).min(QUEUE_KIB);
-        let room = Arc::clone(&self.room).acquire_many_owned(kib).await.map_err(|_| closed())?;
+        let kib = u32::try_from(bytes / 1024 + 1)
+            .unwrap_or(QUEUE_KIB)
+            .min(QUEUE_KIB);
+        let room = Arc::clone(&self.room)
+            .acquire_many_owned(kib)
+            .await
+            .map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
-        let job = Typed { run, outcome: None, reply, _room: room };
-        self.queue.send(Message::Job(Box::new(job))).await.map_err(|_| closed())?;
+        let job = Typed {
+            run,
+            outcome: None,
+            reply,
+            _room: room,
+        };
+        self.queue
+            .send(Message::Job(Box::new(job)))
+            .await
+            .map_err(|_| closed())?;
         answer.await.unwrap_or_else(|_| {
-            Err(JournalError::Ambiguous { reason: "the writer thread ended".to_owned() })
+            Err(JournalError::Ambiguous {
+                reason: "the writer thread ended".to_owned(),
+            })
         })
     }
 
@@ -120,7 +142,9 @@ impl Writer {
 }
 
 fn closed() -> JournalError {
-    JournalError::Unavailable { reason: "the store is closed".to_owned() }
+    JournalError::Unavailable {
+        reason: "the store is closed".to_owned(),
+    }
 }
 
 fn serve(
@@ -131,7 +155,9 @@ fn serve(
 ) {
     let mut closing = None;
     while closing.is_none() {
-        let Some(first) = jobs.blocking_recv() else { break };
+        let Some(first) = jobs.blocking_recv() else {
+            break;
+        };
         let mut group: Vec<Box<dyn Job>> = Vec::new();
         let mut next = Some(first);
         // At most what the queue held: a group is bounded by QUEUE_JOBS and QUEUE_KIB.

@@ -25,7 +25,11 @@ fn s65_acknowledged_survives_kill_9() {
     let mut acknowledged: HashMap<u64, u64> = HashMap::new();
     for round in 0..ROUNDS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "durability::s65_acknowledged_survives_kill_9", "--nocapture"])
+            .args([
+                "--exact",
+                "durability::s65_acknowledged_survives_kill_9",
+                "--nocapture",
+            ])
             .env(CHILD, directory.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -38,7 +42,11 @@ fn s65_acknowledged_survives_kill_9() {
         let mut line = String::new();
         while seen < answers {
             line.clear();
-            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the child ended by itself");
+            assert_ne!(
+                output.read_line(&mut line).unwrap(),
+                0,
+                "the child ended by itself"
+            );
             seen += u64::from(note(&line, &mut acknowledged));
         }
         child.kill().unwrap();
@@ -52,19 +60,29 @@ fn s65_acknowledged_survives_kill_9() {
         }
         check(&directory, &acknowledged);
     }
-    assert!(acknowledged.values().sum::<u64>() > ROUNDS, "rounds must have made progress");
+    assert!(
+        acknowledged.values().sum::<u64>() > ROUNDS,
+        "rounds must have made progress"
+    );
 }
 
 /// Reads `ack SESSION SEQ`; other lines are the test runner's.
 fn note(line: &str, acknowledged: &mut HashMap<u64, u64>) -> bool {
     // The runner prints its own text before the first answer without a line break.
-    let Some((_, numbers)) = line.split_once("ack ") else { return false };
-    let mut numbers = numbers.split_whitespace().map(|n| n.parse::<u64>().unwrap());
+    let Some((_, numbers)) = line.split_once("ack ") else {
+        return false;
+    };
+    let mut numbers = numbers
+        .split_whitespace()
+        .map(|n| n.parse::<u64>().unwrap());
     let (Some(session), Some(seq)) = (numbers.next(), numbers.next()) else {
         panic!("half an answer: {line:?}")
     };
     let highest = acknowledged.entry(session).or_default();
-    assert!(seq > *highest, "session {session}: {seq} was given after {highest}");
+    assert!(
+        seq > *highest,
+        "session {session}: {seq} was given after {highest}"
+    );
     *highest = seq;
     true
 }
@@ -74,7 +92,11 @@ async fn check(directory: &Directory, acknowledged: &HashMap<u64, u64>) {
     let store = directory.store();
     for (&n, &highest) in acknowledged {
         let stored = harness_journal::conformance::records(&store, session(n), 1000).await;
-        assert!(stored.len() as u64 >= highest, "session {n}: {} < {highest}", stored.len());
+        assert!(
+            stored.len() as u64 >= highest,
+            "session {n}: {} < {highest}",
+            stored.len()
+        );
         for (at, record) in stored.iter().enumerate() {
             assert_eq!(record.seq, at as u64 + 1, "session {n}: no gap");
             // Each event says which number its writer was given.
@@ -111,7 +133,10 @@ async fn append_until_killed(directory: &str) {
                     store.append(next).await.unwrap();
                     // One write to the pipe a line, so that a kill cuts no line in two.
                     use std::io::Write;
-                    std::io::stdout().lock().write_all(format!("ack {n} {seq}\n").as_bytes()).unwrap();
+                    std::io::stdout()
+                        .lock()
+                        .write_all(format!("ack {n} {seq}\n").as_bytes())
+                        .unwrap();
                     seq += 1;
                 }
             })

@@ -43,7 +43,12 @@ async fn faults_hit_the_chosen_write_only() {
     check_code(faulty.append(one("8")).await, "store_full");
     faulty.fail_next(Fault::Full);
     check_code(faulty.open(session(1), 1).await, "store_full");
-    check_keys(&store, session(1), &["fence:1", "first", "1", "6", "5", "7"]).await;
+    check_keys(
+        &store,
+        session(1),
+        &["fence:1", "first", "1", "6", "5", "7"],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -58,8 +63,11 @@ async fn crash_answers_nobody_any_more() {
         call.abort();
         assert!(is_pending(faulty.append(one("b"))).await);
         assert!(is_pending(faulty.tail(session(1))).await);
-        let keys: &[&str] =
-            if written { &["fence:1", "first", "a"] } else { &["fence:1", "first"] };
+        let keys: &[&str] = if written {
+            &["fence:1", "first", "a"]
+        } else {
+            &["fence:1", "first"]
+        };
         check_keys(&store, session(1), keys).await;
     }
 }

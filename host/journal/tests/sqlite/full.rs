@@ -3,9 +3,7 @@
 use crate::support::Directory;
 use bytes::Bytes;
 use harness_journal::conformance::{append, creation, event, records, session};
-use harness_journal::{
-    Epoch, Journal, JournalError, NewRecord, SqliteOptions, SqliteStore,
-};
+use harness_journal::{Epoch, Journal, JournalError, NewRecord, SqliteOptions, SqliteStore};
 use std::path::Path;
 use std::process::Command;
 
@@ -13,7 +11,10 @@ use std::process::Command;
 const CHILD: &str = "HARNESS_JOURNAL_TEST_SMALL_DISK";
 
 fn large(key: &str, bytes: usize) -> NewRecord {
-    NewRecord { bytes: Bytes::from(vec![b'x'; bytes]), ..event(key, key) }
+    NewRecord {
+        bytes: Bytes::from(vec![b'x'; bytes]),
+        ..event(key, key)
+    }
 }
 
 /// Appends until the store is full; answers how many records are acknowledged.
@@ -34,7 +35,10 @@ async fn fill(store: &SqliteStore, bytes: usize) -> u64 {
 #[tokio::test]
 async fn full_database_is_definite_and_leaves_the_store_usable() {
     let directory = Directory::new();
-    let options = SqliteOptions { max_pages: Some(200), ..directory.options() };
+    let options = SqliteOptions {
+        max_pages: Some(200),
+        ..directory.options()
+    };
     let store = SqliteStore::open(&options).unwrap();
     store.append(creation(session(1), 1)).await.unwrap();
     store.append(creation(session(2), 1)).await.unwrap();
@@ -46,11 +50,19 @@ async fn full_database_is_definite_and_leaves_the_store_usable() {
     let (big, small) = tokio::join!(big, small);
     assert_eq!(big, Err(JournalError::Full));
     assert_eq!(small.unwrap().first_seq(), Some(3));
-    assert_eq!(records(&store, session(1), 1000).await.len() as u64, acknowledged + 2);
+    assert_eq!(
+        records(&store, session(1), 1000).await.len() as u64,
+        acknowledged + 2
+    );
     // Room again: deleting makes it, and the next append takes the next number.
-    store.append(append(session(2), Epoch(1), vec![event("next", "1")])).await.unwrap();
+    store
+        .append(append(session(2), Epoch(1), vec![event("next", "1")]))
+        .await
+        .unwrap();
     Journal::delete(&store, session(1)).await.unwrap();
-    let big = store.append(append(session(2), Epoch(1), vec![large("big", 60_000)])).await;
+    let big = store
+        .append(append(session(2), Epoch(1), vec![large("big", 60_000)]))
+        .await;
     assert_eq!(big.unwrap().first_seq(), Some(5));
 }
 
@@ -83,7 +95,10 @@ fn full_disk_is_definite_and_heals() {
     let output = unshare(script).unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
-    assert!(text.contains("healed"), "the child must have run to its end: {text}");
+    assert!(
+        text.contains("healed"),
+        "the child must have run to its end: {text}"
+    );
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -95,14 +110,24 @@ async fn on_small_disk(directory: &Path) {
     store.append(creation(session(1), 1)).await.unwrap();
     let acknowledged = fill(&store, 20_000).await;
     assert!(acknowledged > 10, "{acknowledged}");
-    let again = store.append(append(session(1), Epoch(1), vec![large("again", 100_000)])).await;
+    let again = store
+        .append(append(session(1), Epoch(1), vec![large("again", 100_000)]))
+        .await;
     assert_eq!(again, Err(JournalError::Full));
     std::fs::remove_file(&ballast).unwrap();
-    let healed = store.append(append(session(1), Epoch(1), vec![large("healed", 100_000)])).await;
+    let healed = store
+        .append(append(session(1), Epoch(1), vec![large("healed", 100_000)]))
+        .await;
     assert_eq!(healed.unwrap().first_seq(), Some(acknowledged + 3));
-    assert_eq!(records(&store, session(1), 1000).await.len() as u64, acknowledged + 3);
+    assert_eq!(
+        records(&store, session(1), 1000).await.len() as u64,
+        acknowledged + 3
+    );
     store.close().await;
     let store = SqliteStore::open(&SqliteOptions::new(directory)).unwrap();
-    assert_eq!(records(&store, session(1), 1000).await.len() as u64, acknowledged + 3);
+    assert_eq!(
+        records(&store, session(1), 1000).await.len() as u64,
+        acknowledged + 3
+    );
     println!("healed");
 }

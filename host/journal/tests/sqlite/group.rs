@@ -32,7 +32,10 @@ async fn concurrent_appends_share_commits() {
     let after = store.metrics();
     let (commits, writes) = (after.commits - before.commits, after.writes - before.writes);
     assert_eq!(writes, SESSIONS * EACH);
-    assert!(commits * 4 < writes, "{commits} commits for {writes} appends of {SESSIONS} sessions");
+    assert!(
+        commits * 4 < writes,
+        "{commits} commits for {writes} appends of {SESSIONS} sessions"
+    );
 }
 
 #[tokio::test]
@@ -44,7 +47,11 @@ async fn s65_a_bad_append_in_a_group_fails_alone() {
     }
     let before = store.metrics();
     let one = |n: u64, key: &str, text: &str| {
-        store.append(append(session(n), Epoch(1), vec![event("ok", "1"), event(key, text)]))
+        store.append(append(
+            session(n),
+            Epoch(1),
+            vec![event("ok", "1"), event(key, text)],
+        ))
     };
     // Handed over together from one thread; whatever groups they fall into, the middle one fails
     // after it has written its first record.
@@ -56,7 +63,11 @@ async fn s65_a_bad_append_in_a_group_fails_alone() {
     check_keys(&store, session(1), &["fence:1", "first"]).await;
     check_keys(&store, session(2), &["fence:1", "first", "ok", "a"]).await;
     assert!(store.metrics().commits > before.commits);
-    assert_eq!(store.metrics().failures, 0, "a refusal is no failed transaction");
+    assert_eq!(
+        store.metrics().failures,
+        0,
+        "a refusal is no failed transaction"
+    );
 }
 
 #[tokio::test]
@@ -65,12 +76,18 @@ async fn s65_concurrent_appends_of_one_session_have_no_gap() {
     let store = directory.store();
     store.append(creation(session(1), 1)).await.unwrap();
     let keys: Vec<String> = (0..300).map(|i| i.to_string()).collect();
-    let many = keys.iter().map(|key| store.append(append(session(1), Epoch(1), vec![event(key, "x")])));
+    let many = keys
+        .iter()
+        .map(|key| store.append(append(session(1), Epoch(1), vec![event(key, "x")])));
     let answers = futures::future::join_all(many).await;
     let stored = records(&store, session(1), 1000).await;
     assert_eq!(stored.len(), 302);
     for (key, answer) in keys.iter().zip(answers) {
         let seq = answer.unwrap().first_seq().unwrap();
-        assert_eq!(stored[seq as usize - 1].key, *key, "each is where its answer says");
+        assert_eq!(
+            stored[seq as usize - 1].key,
+            *key,
+            "each is where its answer says"
+        );
     }
 }

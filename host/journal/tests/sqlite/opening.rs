@@ -23,20 +23,35 @@ fn s66_second_process_is_refused_and_told_the_holder() {
     }
     let directory = Directory::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "opening::s66_second_process_is_refused_and_told_the_holder"])
+        .args([
+            "--exact",
+            "opening::s66_second_process_is_refused_and_told_the_holder",
+        ])
         .arg("--nocapture")
         .env(CHILD, directory.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    assert!(output.lines().map_while(Result::ok).any(|line| line.ends_with("open")));
+    assert!(
+        output
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| line.ends_with("open"))
+    );
     let refused = SqliteStore::open(&directory.options()).err().unwrap();
     match &refused {
-        JournalError::Locked { holder: Some(holder) } => assert_eq!(holder.pid, child.id()),
+        JournalError::Locked {
+            holder: Some(holder),
+        } => assert_eq!(holder.pid, child.id()),
         other => panic!("{other:?}"),
     }
-    assert!(refused.to_string().contains(&format!("process {}", child.id())), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains(&format!("process {}", child.id())),
+        "{refused}"
+    );
     child.kill().unwrap();
     child.wait().unwrap();
     // The file still names the dead process; the lock is what counts.
@@ -47,7 +62,10 @@ fn s66_second_process_is_refused_and_told_the_holder() {
 async fn s66_same_process_cannot_open_it_twice() {
     let directory = Directory::new();
     let store = directory.store();
-    check_code(SqliteStore::open(&directory.options()).map(|_| ()), "store_locked");
+    check_code(
+        SqliteStore::open(&directory.options()).map(|_| ()),
+        "store_locked",
+    );
     store.close().await;
     directory.store();
 }
@@ -59,7 +77,9 @@ async fn newer_version_is_refused_and_left_alone() {
     let database = directory.path().join("harness.db");
     let connection = rusqlite::Connection::open(&database).unwrap();
     connection.pragma_update(None, "user_version", 7).unwrap();
-    connection.pragma_update(None, "wal_checkpoint", "TRUNCATE").unwrap();
+    connection
+        .pragma_update(None, "wal_checkpoint", "TRUNCATE")
+        .unwrap();
     drop(connection);
     let before = std::fs::read(&database).unwrap();
     let refused = SqliteStore::open(&directory.options()).err().unwrap();
@@ -71,8 +91,15 @@ async fn newer_version_is_refused_and_left_alone() {
 #[tokio::test]
 async fn foreign_file_is_refused() {
     let directory = Directory::new();
-    std::fs::write(directory.path().join("harness.db"), "not a database ".repeat(1000)).unwrap();
-    check_code(SqliteStore::open(&directory.options()).map(|_| ()), "store_corrupt");
+    std::fs::write(
+        directory.path().join("harness.db"),
+        "not a database ".repeat(1000),
+    )
+    .unwrap();
+    check_code(
+        SqliteStore::open(&directory.options()).map(|_| ()),
+        "store_corrupt",
+    );
 }
 
 #[tokio::test]
@@ -100,10 +127,17 @@ async fn nobody_else_may_read_the_data() {
 /// A copy of the files as a power cut leaves them, its log changed by `damage`.
 async fn crashed_copy(from: &Directory, damage: impl FnOnce(&mut Vec<u8>)) -> Directory {
     let copy = Directory::new();
-    std::fs::copy(from.path().join("harness.db"), copy.path().join("harness.db")).unwrap();
+    std::fs::copy(
+        from.path().join("harness.db"),
+        copy.path().join("harness.db"),
+    )
+    .unwrap();
     let mut log = std::fs::read(from.path().join("harness.db-wal")).unwrap();
     damage(&mut log);
-    std::fs::File::create(copy.path().join("harness.db-wal")).unwrap().write_all(&log).unwrap();
+    std::fs::File::create(copy.path().join("harness.db-wal"))
+        .unwrap()
+        .write_all(&log)
+        .unwrap();
     copy
 }
 
@@ -112,13 +146,35 @@ async fn s65_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
     let directory = Directory::new();
     let store = directory.store();
     store.append(creation(session(1), 1)).await.unwrap();
-    store.append(append(session(1), Epoch(1), vec![event("a", "1")])).await.unwrap();
-    let acknowledged = directory.path().join("harness.db-wal").metadata().unwrap().size();
-    store.append(append(session(1), Epoch(1), vec![event("b", "2")])).await.unwrap();
-    let whole = directory.path().join("harness.db-wal").metadata().unwrap().size();
+    store
+        .append(append(session(1), Epoch(1), vec![event("a", "1")]))
+        .await
+        .unwrap();
+    let acknowledged = directory
+        .path()
+        .join("harness.db-wal")
+        .metadata()
+        .unwrap()
+        .size();
+    store
+        .append(append(session(1), Epoch(1), vec![event("b", "2")]))
+        .await
+        .unwrap();
+    let whole = directory
+        .path()
+        .join("harness.db-wal")
+        .metadata()
+        .unwrap()
+        .size();
     assert!(whole > acknowledged);
     // Cut anywhere inside the last transaction, or filled with something else.
-    for keep in [acknowledged, acknowledged + 1, acknowledged + 24, whole - 4096, whole - 1] {
+    for keep in [
+        acknowledged,
+        acknowledged + 1,
+        acknowledged + 24,
+        whole - 4096,
+        whole - 1,
+    ] {
         let copy = crashed_copy(&directory, |log| log.truncate(keep as usize)).await;
         check_keys(&copy.store(), session(1), &["fence:1", "first", "a"]).await;
         let copy = crashed_copy(&directory, |log| log[keep as usize..].fill(0xa5)).await;
@@ -140,7 +196,10 @@ async fn closed_store_finishes_what_is_queued_and_refuses_the_rest() {
     for answer in created {
         answer.unwrap();
     }
-    check_code(store.append(creation(session(99), 1)).await, "store_unavailable");
+    check_code(
+        store.append(creation(session(99), 1)).await,
+        "store_unavailable",
+    );
     check_code(store.tail(session(1)).await, "store_unavailable");
     store.close().await;
     let again = directory.store();

@@ -13,7 +13,10 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 enum Step {
     /// Appends records of these keys (with these texts) under the lease of the session.
-    Append { session: u64, records: Vec<(u8, u8)> },
+    Append {
+        session: u64,
+        records: Vec<(u8, u8)>,
+    },
     /// Appends under an epoch that is not the session's.
     Stale { session: u64 },
     /// Opens the session.
@@ -74,12 +77,20 @@ struct World {
 impl World {
     async fn run(&mut self, step: Step) {
         match step {
-            Step::Append { session: n, records } => self.append(n, &records).await,
+            Step::Append {
+                session: n,
+                records,
+            } => self.append(n, &records).await,
             Step::Stale { session: n } => {
-                let Some(model) = self.models.get(&n) else { return };
+                let Some(model) = self.models.get(&n) else {
+                    return;
+                };
                 let stale = append(session(n), Epoch(model.epoch + 1), vec![event("x", "x")]);
                 let answer = self.store.append(stale).await;
-                assert!(matches!(answer, Err(JournalError::LeaseLost { .. })), "{answer:?}");
+                assert!(
+                    matches!(answer, Err(JournalError::LeaseLost { .. })),
+                    "{answer:?}"
+                );
             }
             Step::Open { session: n } => {
                 let answer = self.store.open(session(n), 1).await;
@@ -101,19 +112,26 @@ impl World {
             }
             Step::Restart => {
                 self.store = self.directory.reopen(Arc::clone(&self.store)).await;
-                self.models.values_mut().for_each(|model| model.held = false);
+                self.models
+                    .values_mut()
+                    .for_each(|model| model.held = false);
             }
             Step::Together { mut sessions, key } => {
                 sessions.sort_unstable();
                 sessions.dedup();
-                let all = sessions.iter().filter_map(|n| Some((*n, self.models.get(n)?.clone())));
+                let all = sessions
+                    .iter()
+                    .filter_map(|n| Some((*n, self.models.get(n)?.clone())));
                 let all: Vec<_> = all.filter(|(_, model)| model.held).collect();
                 let writes = all.iter().map(|(n, model)| {
                     let record = event(&key.to_string(), "1");
-                    self.store.append(append(session(*n), Epoch(model.epoch), vec![record]))
+                    self.store
+                        .append(append(session(*n), Epoch(model.epoch), vec![record]))
                 });
-                for (answer, (n, model)) in
-                    futures::future::join_all(writes).await.into_iter().zip(&all)
+                for (answer, (n, model)) in futures::future::join_all(writes)
+                    .await
+                    .into_iter()
+                    .zip(&all)
                 {
                     answer.unwrap();
                     let records = model.appended(&[(key, 1)]).unwrap();
@@ -124,12 +142,21 @@ impl World {
     }
 
     async fn append(&mut self, n: u64, new: &[(u8, u8)]) {
-        let records: Vec<_> =
-            new.iter().map(|(key, text)| event(&key.to_string(), &text.to_string())).collect();
+        let records: Vec<_> = new
+            .iter()
+            .map(|(key, text)| event(&key.to_string(), &text.to_string()))
+            .collect();
         let Some(model) = self.models.get_mut(&n) else {
             self.store.append(creation(session(n), 1)).await.unwrap();
             let records = vec![("fence:1".to_owned(), 0), ("first".to_owned(), 0)];
-            self.models.insert(n, Model { epoch: 1, held: true, records });
+            self.models.insert(
+                n,
+                Model {
+                    epoch: 1,
+                    held: true,
+                    records,
+                },
+            );
             return;
         };
         let mut write = append(session(n), Epoch(model.epoch), records);
@@ -141,7 +168,9 @@ impl World {
             (true, Some(records)) => {
                 let appended = answer.unwrap();
                 for (place, (key, _)) in appended.records.iter().zip(new) {
-                    let at = records.iter().position(|(stored, _)| *stored == key.to_string());
+                    let at = records
+                        .iter()
+                        .position(|(stored, _)| *stored == key.to_string());
                     assert_eq!(place.seq, at.unwrap() as u64 + 1);
                 }
                 assert_eq!(appended.next_seq, records.len() as u64 + 1);
@@ -160,7 +189,10 @@ impl World {
             let keys: Vec<_> = stored.iter().map(|record| record.key.clone()).collect();
             let expected: Vec<_> = model.records.iter().map(|(key, _)| key.clone()).collect();
             assert_eq!(keys, expected, "session {n}");
-            let gap_free = stored.iter().zip(1..).all(|(record, seq)| record.seq == seq);
+            let gap_free = stored
+                .iter()
+                .zip(1..)
+                .all(|(record, seq)| record.seq == seq);
             assert!(gap_free, "session {n}: {stored:?}");
         }
     }

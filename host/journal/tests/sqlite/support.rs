@@ -14,7 +14,10 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), current: Mutex::new(None) }
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            current: Mutex::new(None),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
