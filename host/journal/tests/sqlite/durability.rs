@@ -142,7 +142,7 @@ async fn append_until_killed(directory: &str) {
             })
         })
         .collect();
-    for writer in writers {
-        writer.await.unwrap();
-    }
+    // None ends by itself; the first that does has failed, and its panic ends the child.
+    let (failed, _, _) = futures::future::select_all(writers).await;
+    failed.unwrap();
 }
