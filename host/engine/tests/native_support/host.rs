@@ -4,7 +4,9 @@
 //! and stays until its standard input ends, then drops the process and waits until all is reaped.
 
 use futures::StreamExt;
-use harness_engine::native::process::{ProcessLimits, Processes, Supervisor, supervisor_main};
+use harness_engine::native::process::{
+    ProcessLimits, Processes, Supervisor, hide_from_programs, supervisor_main,
+};
 use harness_engine::{ProcessCwd, ProcessGrant, Secret};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
 }
 
 async fn host() -> Result<(), String> {
+    hide_from_programs().map_err(|error| error.to_string())?;
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("usage: native-host DIRECTORY COMMAND…")?;
     let grant = ProcessGrant {

@@ -22,9 +22,9 @@ pub struct Supervisor(Arc<Inner>);
 
 struct Inner {
     binary: PathBuf,
-    /// A std mutex: held for the start of one child, some milliseconds, on a
-    /// blocking thread only.
-    child: Mutex<Option<SupervisorChild>>,
+    /// A std mutex: held while the child is looked up or started, on a blocking thread
+    /// only; reapers start beside each other.
+    child: Mutex<Option<Arc<SupervisorChild>>>,
 }
 
 struct SupervisorChild {
@@ -70,17 +70,27 @@ impl Supervisor {
 
     /// The socket of a fresh reaper that is up and waits for its launch.
     fn reaper(&self) -> io::Result<UnixStream> {
-        let mut child = self.0.child.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = child.as_ref()
-            && let Ok(reaper) = running.start_reaper()
-        {
-            return Ok(reaper);
+        let running = self.child(None)?;
+        match running.start_reaper() {
+            Ok(reaper) => Ok(reaper),
+            // It was killed: the programs it had started end with their own reapers.
+            Err(_) => self.child(Some(&running))?.start_reaper(),
         }
-        // None yet, or it was killed: the programs it had started end with their own reapers.
-        let fresh = SupervisorChild::start(&self.0.binary)?;
-        let reaper = fresh.start_reaper()?;
-        *child = Some(fresh);
-        Ok(reaper)
+    }
+
+    /// The supervisor child; a new one when there is none yet or it is the `lost` one.
+    fn child(&self, lost: Option<&Arc<SupervisorChild>>) -> io::Result<Arc<SupervisorChild>> {
+        let mut child = self.0.child.lock().unwrap_or_else(PoisonError::into_inner);
+        match child.as_ref() {
+            Some(running) if !lost.is_some_and(|lost| Arc::ptr_eq(lost, running)) => {
+                Ok(running.clone())
+            }
+            _ => {
+                let fresh = Arc::new(SupervisorChild::start(&self.0.binary)?);
+                *child = Some(fresh.clone());
+                Ok(fresh)
+            }
+        }
     }
 }
 

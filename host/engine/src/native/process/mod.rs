@@ -53,3 +53,15 @@ pub fn supervisor_main() -> Option<ExitCode> {
         _ => None,
     }
 }
+
+/// Hides this process's environment and memory from granted programs, which run under the same
+/// user id: secrets that configuration took from the environment stay readable in `/proc`
+/// otherwise. Costs core dumps. Call it after [`supervisor_main`] in a host's `main`.
+///
+/// # Errors
+/// What the operating system says.
+pub fn hide_from_programs() -> std::io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(
+        rustix::process::DumpableBehavior::NotDumpable,
+    )?)
+}
