@@ -52,7 +52,11 @@ fn a_line_of_ten_megabytes_is_skipped_and_said() {
     let host = agent!("long-line").host(&[]);
     run(&host).expect("completed");
     assert_eq!(host.transcript(), ["after the long line"]);
-    assert!(notices(&host).iter().any(|text| text.contains("limit is 8388608")));
+    assert!(
+        notices(&host)
+            .iter()
+            .any(|text| text.contains("limit is 8388608"))
+    );
 }
 
 #[test]
@@ -113,7 +117,10 @@ fn an_exit_mid_turn_disconnects_with_code_and_last_words() {
     let Err(Error::Disconnected(reason)) = run(&host) else {
         panic!("not disconnected");
     };
-    assert!(reason.contains("code 7") && reason.contains("leaving mid turn"), "{reason}");
+    assert!(
+        reason.contains("code 7") && reason.contains("leaving mid turn"),
+        "{reason}"
+    );
     assert_eq!(host.transcript(), ["about to leave"]);
 }
 
@@ -176,7 +183,9 @@ fn unknown_requests_are_answered_method_not_found() {
 fn g8_another_protocol_version_is_incompatible() {
     let host = agent!("wrong-version").host(&[]);
     let found = host.detect().expect("an answer");
-    assert!(matches!(found.compatibility, Compatibility::Incompatible(reason) if reason.contains("99")));
+    assert!(
+        matches!(found.compatibility, Compatibility::Incompatible(reason) if reason.contains("99"))
+    );
     assert!(matches!(run(&host), Err(Error::Unavailable(_))));
 }
 
@@ -185,8 +194,13 @@ fn a_silent_agent_is_unavailable_and_tried_again() {
     let agent = agent!("silent");
     let host = agent.host(&[("handshake_ms", "1000")]);
     for starts in 1..=2 {
-        assert!(matches!(run(&host), Err(Error::Unavailable(reason)) if reason.contains("1000 ms")));
-        assert_eq!(agent.starts.load(std::sync::atomic::Ordering::Relaxed), starts);
+        assert!(
+            matches!(run(&host), Err(Error::Unavailable(reason)) if reason.contains("1000 ms"))
+        );
+        assert_eq!(
+            agent.starts.load(std::sync::atomic::Ordering::Relaxed),
+            starts
+        );
     }
     assert_eq!(host.ran(), None, "the instance is not lost");
 }
@@ -201,5 +215,7 @@ fn an_agent_that_wants_a_login_says_what_to_do() {
 fn bad_settings_make_the_agent_incompatible() {
     let host = agent!("none").host(&[("quiet_ms", "soon")]);
     let found = host.detect().expect("an answer");
-    assert!(matches!(found.compatibility, Compatibility::Incompatible(reason) if reason.contains("quiet_ms")));
+    assert!(
+        matches!(found.compatibility, Compatibility::Incompatible(reason) if reason.contains("quiet_ms"))
+    );
 }

@@ -57,7 +57,10 @@ fn a_prompt_streams_its_answer_and_binds_the_conversation() {
     assert_eq!(host.transcript(), ["You said: hello there"]);
     let next = host.prompt("again").expect("a turn");
     host.finish(next).expect("completed");
-    assert_eq!((agent.count("initialize"), agent.count("session/new")), (1, 1));
+    assert_eq!(
+        (agent.count("initialize"), agent.count("session/new")),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -84,10 +87,12 @@ fn r77_permissions_are_answered_with_the_option_of_the_decision() {
         assert!(host.gates().is_empty());
     }
     let approved = host.messages().first().cloned().expect("a message");
-    assert!(matches!(&approved.parts[..],
+    assert!(
+        matches!(&approved.parts[..],
         [MessagePart::ToolCall(call), MessagePart::ToolResult(result), MessagePart::Text(_)]
         if call.name == "Run rm -r build" && result.output == "outcome yes" && !result.is_error),
-        "{approved:?}");
+        "{approved:?}"
+    );
 }
 
 #[test]
@@ -141,10 +146,16 @@ fn after_a_restart_the_conversation_is_loaded_and_not_replayed() {
     host.finish(turn).expect("completed");
     assert_eq!(
         host.transcript(),
-        ["You said: first words", "1 turns before this one, first: first words"]
+        [
+            "You said: first words",
+            "1 turns before this one, first: first words"
+        ]
     );
     assert_eq!(host.native_session_id(), id);
-    assert_eq!((agent.count("session/new"), agent.count("session/load")), (1, 1));
+    assert_eq!(
+        (agent.count("session/new"), agent.count("session/load")),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -174,7 +185,10 @@ fn on_lost_session_fail_refuses_instead() {
     let former = host.native_session_id().expect("an id");
     let host = agent.crash(host);
     agent.forget(&former);
-    assert!(matches!(host.prompt("remember").err(), Some(Error::Native(_))));
+    assert!(matches!(
+        host.prompt("remember").err(),
+        Some(Error::Native(_))
+    ));
     assert_eq!(agent.count("session/new"), 1);
 }
 
@@ -196,7 +210,11 @@ fn n4_discovery_starts_nothing_natively_and_remembers() {
         let names: Vec<_> = state.commands.iter().map(|c| c.name.as_str()).collect();
         assert_eq!(names, ["/echo", "/mcp", "/$review"]);
         assert!(state.modes.is_empty(), "modes are native read-back");
-        assert!(state.note.is_some_and(|note| note.contains("sdk-agent 1.0.0")));
+        assert!(
+            state
+                .note
+                .is_some_and(|note| note.contains("sdk-agent 1.0.0"))
+        );
     }
     assert_eq!((agent.count("initialize"), agent.count("session/")), (1, 1));
 }
@@ -227,7 +245,11 @@ fn commands_are_listed_as_they_can_be_spelled() {
         .collect();
     assert_eq!(
         listed,
-        [("/echo", Some("text")), ("/mcp", Some("list | add <name>")), ("/$review", None)]
+        [
+            ("/echo", Some("text")),
+            ("/mcp", Some("list | add <name>")),
+            ("/$review", None)
+        ]
     );
     assert!(state.note.is_some_and(|note| note.contains("bad/name")));
     assert!(state.slash_commands);
@@ -238,7 +260,9 @@ fn commands_are_listed_as_they_can_be_spelled() {
 fn r10_a_command_is_delivered_byte_for_byte_and_a_literal_is_not_run() {
     let agent = agent!();
     let host = agent.host(&[]);
-    let Reply::Started(turn) = host.command("/echo two  spaces\nand more ").expect("accepted")
+    let Reply::Started(turn) = host
+        .command("/echo two  spaces\nand more ")
+        .expect("accepted")
     else {
         panic!("a command starts a turn");
     };
@@ -247,12 +271,21 @@ fn r10_a_command_is_delivered_byte_for_byte_and_a_literal_is_not_run() {
     let turn = host.prompt("/echo literal").expect("a turn");
     host.finish(turn).expect("completed");
     let answer = host.transcript().pop().unwrap_or_default();
-    assert!(answer.starts_with("You said: ") && answer.ends_with("/echo literal"), "{answer}");
+    assert!(
+        answer.starts_with("You said: ") && answer.ends_with("/echo literal"),
+        "{answer}"
+    );
     let unlisted = host.command("/unlisted x").expect("accepted");
     host.finish(unlisted.started()).expect("completed");
-    assert_eq!(host.transcript().last().map(String::as_str), Some("command /unlisted x"));
+    assert_eq!(
+        host.transcript().last().map(String::as_str),
+        Some("command /unlisted x")
+    );
     for text in ["no slash", "/usr/bin x"] {
-        assert!(matches!(host.command(text).err(), Some(Error::InvalidOperation(_))), "{text}");
+        assert!(
+            matches!(host.command(text).err(), Some(Error::InvalidOperation(_))),
+            "{text}"
+        );
     }
 }
 
@@ -261,7 +294,10 @@ fn choices_are_modes_and_their_actions_are_read_back() {
     let agent = agent!();
     let host = agent.host(&[]);
     // Before a conversation exists a choice opens it: exclusive.
-    assert_eq!(host.classify(action("mode", "set:code")), Ok(Execution::Exclusive));
+    assert_eq!(
+        host.classify(action("mode", "set:code")),
+        Ok(Execution::Exclusive)
+    );
     let reply = host.perform(action("mode", "set:code")).expect("done");
     assert_eq!(reply.completed().message.as_deref(), Some("Mode: Code"));
     assert!(host.native_session_id().is_some(), "r48");
@@ -273,15 +309,23 @@ fn choices_are_modes_and_their_actions_are_read_back() {
             .collect::<Vec<_>>()
     };
     let expected = |mode: &str, model: &str, verbose: &str| {
-        [("mode", mode), ("config:model", model), ("config:verbose", verbose)]
-            .map(|(id, state)| (id.to_owned(), state.to_owned()))
-            .to_vec()
+        [
+            ("mode", mode),
+            ("config:model", model),
+            ("config:verbose", verbose),
+        ]
+        .map(|(id, state)| (id.to_owned(), state.to_owned()))
+        .to_vec()
     };
     assert_eq!(modes(&host), expected("Code", "Small", "off"));
     // With a conversation it is a control, beside a turn too.
-    assert_eq!(host.classify(action("mode", "set:ask")), Ok(Execution::Control));
+    assert_eq!(
+        host.classify(action("mode", "set:ask")),
+        Ok(Execution::Control)
+    );
     let turn = host.prompt("slow 1").expect("a turn");
-    host.perform(action("config:model", "set:large")).expect("done");
+    host.perform(action("config:model", "set:large"))
+        .expect("done");
     host.perform(action("config:verbose", "on")).expect("done");
     assert_eq!(modes(&host), expected("Code", "Large", "on"));
     host.finish(turn).expect("completed");
@@ -305,7 +349,10 @@ fn an_agent_that_dies_disconnects_with_its_last_words() {
     let Err(Error::Disconnected(reason)) = host.finish(turn) else {
         panic!("not disconnected");
     };
-    assert!(reason.contains("signal 9") && reason.contains("leaving on request"), "{reason}");
+    assert!(
+        reason.contains("signal 9") && reason.contains("leaving on request"),
+        "{reason}"
+    );
     assert_eq!(host.ran(), Some(Err(Error::Disconnected(reason))));
     // The host starts the next instance: the conversation goes on.
     let host = agent.crash(host);
@@ -351,8 +398,13 @@ fn a_refusal_is_said_so() {
     let host = agent.host(&[]);
     let turn = host.prompt("refuse").expect("a turn");
     host.finish(turn).expect("completed");
-    assert!(host.messages().iter().flat_map(|m| &m.parts).any(|part| matches!(part,
-        MessagePart::Notice(notice) if notice.text.contains("refused"))));
+    assert!(
+        host.messages()
+            .iter()
+            .flat_map(|m| &m.parts)
+            .any(|part| matches!(part,
+        MessagePart::Notice(notice) if notice.text.contains("refused")))
+    );
 }
 
 #[test]
@@ -360,6 +412,9 @@ fn g8_detect_tells_the_agent_and_its_version() {
     let agent = agent!();
     let host = agent.host(&[]);
     let found = host.detect().expect("ready");
-    assert_eq!(found.native_version.as_deref(), Some("SDK test agent 1.0.0"));
+    assert_eq!(
+        found.native_version.as_deref(),
+        Some("SDK test agent 1.0.0")
+    );
     assert_eq!(agent.calls(), ["initialize"]);
 }

@@ -125,12 +125,24 @@ impl Transport for FakeTransport {
             });
             Ok(Pipes {
                 process: Rc::new(process),
-                stdout: out.boxed_local(),
+                stdout: lossy_when_dropped(out).boxed_local(),
                 stderr: err.boxed_local(),
             })
         }
         .boxed_local()
     }
+}
+
+/// A pipe whose read, like a component's, holds data before it resolves: dropped
+/// in between, the data is gone.
+fn lossy_when_dropped(
+    pipe: mpsc::UnboundedReceiver<Vec<u8>>,
+) -> impl futures::Stream<Item = Vec<u8>> {
+    futures::stream::unfold(pipe, |mut pipe| async move {
+        let chunk = pipe.next().await?;
+        wit_bindgen::yield_async().await;
+        Some((chunk, pipe))
+    })
 }
 
 #[derive(Clone, Default)]
@@ -236,7 +248,9 @@ fn a_start_that_failed_is_tried_again() {
         .failure
         .replace(Some(TransportError::NotFound("agent".into())));
     let rig = Rig::new(transport, Options::default());
-    assert!(matches!(rig.ready(), Err(ConnectionError::Unavailable(text)) if text.contains("agent")));
+    assert!(
+        matches!(rig.ready(), Err(ConnectionError::Unavailable(text)) if text.contains("agent"))
+    );
     rig.transport.failure.replace(None);
     rig.ready().expect("ready");
     assert_eq!(rig.ended.get(), None);
@@ -259,7 +273,9 @@ fn a_refused_handshake_is_unavailable_and_tried_again() {
 fn a_handshake_has_a_time_limit() {
     let rig = Rig::new(FakeTransport::default(), Options::default());
     rig.recorder.stall.replace(true);
-    assert!(matches!(rig.ready(), Err(ConnectionError::Unavailable(text)) if text.contains("30000 ms")));
+    assert!(
+        matches!(rig.ready(), Err(ConnectionError::Unavailable(text)) if text.contains("30000 ms"))
+    );
 }
 
 /// The trap this module exists for: a `select!` that drops a read loses data.
@@ -269,12 +285,16 @@ fn no_line_is_lost_however_often_the_loop_is_woken() {
     let connection = rig.connection.clone();
     spawn(async move {
         for number in 0..4_000 {
-            connection.send(format!("{number}").into_bytes()).expect("sent");
+            connection
+                .send(format!("{number}").into_bytes())
+                .expect("sent");
             connection.spawn(async {}).expect("a job");
             connection.clock().breathe().await;
         }
     });
-    let text: String = (0..2_001).map(|number| format!("line {number}\n")).collect();
+    let text: String = (0..2_001)
+        .map(|number| format!("line {number}\n"))
+        .collect();
     for chunk in text.as_bytes().chunks(13) {
         process.stdout.unbounded_send(chunk.to_vec()).expect("open");
         if chunk.len() % 5 == 0 {
@@ -312,7 +332,10 @@ fn an_oversize_line_is_reported_and_the_connection_survives() {
 #[test]
 fn the_end_tells_code_and_last_words_to_everybody() {
     let (rig, mut process) = Rig::open();
-    process.stderr.unbounded_send(b"first\nlast words\n".to_vec()).expect("open");
+    process
+        .stderr
+        .unbounded_send(b"first\nlast words\n".to_vec())
+        .expect("open");
     process.say("no newline");
     process.exit(3);
     process.close();
@@ -320,7 +343,10 @@ fn the_end_tells_code_and_last_words_to_everybody() {
     let Some(Err(ConnectionError::Disconnected(reason))) = rig.ended.get() else {
         panic!("not disconnected: {:?}", rig.ended.get());
     };
-    assert!(reason.contains("code 3") && reason.contains("last words"), "{reason}");
+    assert!(
+        reason.contains("code 3") && reason.contains("last words"),
+        "{reason}"
+    );
     assert_eq!(rig.recorder.lines.get(), ["no newline"]);
     assert_eq!(rig.recorder.closed.with(|closed| closed.len()), 1);
     assert!(matches!(rig.ready(), Err(ConnectionError::Disconnected(_))));
@@ -418,5 +444,8 @@ fn kill_ends_the_connection() {
     rig.connection.kill();
     run_until_stalled();
     assert!(process.killed.get());
-    assert!(matches!(rig.ended.get(), Some(Err(ConnectionError::Disconnected(_)))));
+    assert!(matches!(
+        rig.ended.get(),
+        Some(Err(ConnectionError::Disconnected(_)))
+    ));
 }

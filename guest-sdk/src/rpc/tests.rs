@@ -18,7 +18,8 @@ impl Peer for Recorder {
     }
 
     fn notification(&self, method: &str, params: Value) {
-        self.heard.with(|heard| heard.push(format!("{method} {params}")));
+        self.heard
+            .with(|heard| heard.push(format!("{method} {params}")));
     }
 
     fn request(&self, request: Request) {
@@ -77,9 +78,13 @@ fn a_call_gets_the_answer_with_its_id() {
             r#"{"id":2,"jsonrpc":"2.0","method":"two","params":{"x":1}}"#,
         ]
     );
-    process.say("{\"id\":2,\"result\":\"b\"}\n{\"id\":1,\"error\":{\"code\":5,\"message\":\"no\"}}\n");
+    process
+        .say("{\"id\":2,\"result\":\"b\"}\n{\"id\":1,\"error\":{\"code\":5,\"message\":\"no\"}}\n");
     assert_eq!(two.get(), Some(Ok(json!("b"))));
-    assert_eq!(one.get().and_then(Result::err).and_then(|e| e.code()), Some(5));
+    assert_eq!(
+        one.get().and_then(Result::err).and_then(|e| e.code()),
+        Some(5)
+    );
 }
 
 #[test]
@@ -140,7 +145,11 @@ fn every_request_is_answered_once() {
     let (_, recorder, process) = rig(1024);
     process.say("{\"id\":1,\"method\":\"fs/read\"}\n{\"id\":\"a\",\"method\":\"known\"}\n{\"id\":2,\"method\":\"known\"}\n");
     let mut requests = recorder.requests.with(std::mem::take).into_iter();
-    requests.next().expect("the first").responder.answer(&json!({"ok": true}));
+    requests
+        .next()
+        .expect("the first")
+        .responder
+        .answer(&json!({"ok": true}));
     drop(requests);
     let answers: Vec<Value> = process
         .written()
@@ -149,8 +158,14 @@ fn every_request_is_answered_once() {
         .collect();
     assert_eq!(answers.len(), 3);
     assert_eq!(answers[0]["error"]["code"], codes::METHOD_NOT_FOUND);
-    assert_eq!(answers[1], json!({"jsonrpc": "2.0", "id": "a", "result": {"ok": true}}));
-    assert_eq!((&answers[2]["id"], &answers[2]["error"]["code"]), (&json!(2), &json!(codes::INTERNAL_ERROR)));
+    assert_eq!(
+        answers[1],
+        json!({"jsonrpc": "2.0", "id": "a", "result": {"ok": true}})
+    );
+    assert_eq!(
+        (&answers[2]["id"], &answers[2]["error"]["code"]),
+        (&json!(2), &json!(codes::INTERNAL_ERROR))
+    );
 }
 
 #[test]
@@ -159,7 +174,10 @@ fn open_requests_are_bounded() {
     for id in 0..1_000 {
         process.say(format!("{{\"id\":{id},\"method\":\"known\"}}\n"));
     }
-    assert_eq!(recorder.requests.with(|requests| requests.len()), OPEN_REQUESTS);
+    assert_eq!(
+        recorder.requests.with(|requests| requests.len()),
+        OPEN_REQUESTS
+    );
     assert_eq!(process.written().len(), 1_000 - OPEN_REQUESTS);
     // Answered ones make room.
     recorder.requests.with(std::mem::take);
@@ -171,8 +189,14 @@ fn open_requests_are_bounded() {
 fn an_answer_beyond_the_bound_fails_its_call() {
     let (rpc, recorder, process) = rig(1024);
     let answer = call(&rpc, "big");
-    process.say(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"{}\"}}\n", "x".repeat(5_000)));
-    assert!(matches!(answer.get(), Some(Err(RpcError::Oversize { limit: 1024, .. }))));
+    process.say(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"{}\"}}\n",
+        "x".repeat(5_000)
+    ));
+    assert!(matches!(
+        answer.get(),
+        Some(Err(RpcError::Oversize { limit: 1024, .. }))
+    ));
     assert!(matches!(&recorder.faults.get()[..],
         [Fault::Oversize { call: Some(method), .. }] if method == "big"));
 }
@@ -190,5 +214,8 @@ fn the_end_fails_every_waiter() {
             Some(Err(RpcError::Connection(ConnectionError::Disconnected(_))))
         ));
     }
-    assert!(matches!(block_on(async move { rpc.call("m", &Value::Null).await }), Err(RpcError::Connection(_))));
+    assert!(matches!(
+        block_on(async move { rpc.call("m", &Value::Null).await }),
+        Err(RpcError::Connection(_))
+    ));
 }

@@ -264,7 +264,12 @@ pub async fn drive<E: NativeEvent, H: TurnHandler<E>>(
         // A turn without boundaries has no end that could be awaited or forced.
         forced = policy.quiet_ms.is_some();
         grace = clock
-            .sleep(policy.quiet_ms.unwrap_or(policy.grace_ms).min(policy.grace_ms))
+            .sleep(
+                policy
+                    .quiet_ms
+                    .unwrap_or(policy.grace_ms)
+                    .min(policy.grace_ms),
+            )
             .fuse();
     }
 }

@@ -19,8 +19,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// An agent's command line, and what was started of it.
@@ -41,8 +41,8 @@ mod tempdir {
             use std::sync::atomic::{AtomicU32, Ordering};
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = std::env::temp_dir()
-                .join(format!("acp-provider-{}-{number}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("acp-provider-{}-{number}", std::process::id()));
             std::fs::create_dir_all(&path).expect("a temporary directory");
             Self(path)
         }
@@ -81,7 +81,8 @@ fn can_run(code: &str, what: &str) -> bool {
                 .is_ok_and(|status| status.success())
         });
     if !found {
-        let missing = format!("skipped: {what} is missing (HARNESS_TEST_PYTHON names the interpreter)");
+        let missing =
+            format!("skipped: {what} is missing (HARNESS_TEST_PYTHON names the interpreter)");
         assert_ne!(
             std::env::var("HARNESS_TEST_REQUIRE").as_deref(),
             Ok("all"),
@@ -109,8 +110,14 @@ impl Agent {
             let mut agent = Self::new(vec![python(), "-u".into(), script.display().to_string()]);
             let folder = agent.folder.0.clone();
             agent.environment = vec![
-                ("ACP_AGENT_SESSIONS".into(), folder.join("sessions").display().to_string()),
-                ("ACP_AGENT_LOG".into(), folder.join("log").display().to_string()),
+                (
+                    "ACP_AGENT_SESSIONS".into(),
+                    folder.join("sessions").display().to_string(),
+                ),
+                (
+                    "ACP_AGENT_LOG".into(),
+                    folder.join("log").display().to_string(),
+                ),
             ];
             agent
         })
@@ -134,12 +141,19 @@ impl Agent {
 
     /// The agent loses a conversation.
     pub(crate) fn forget(&self, session: &str) {
-        let file = self.folder.0.join("sessions").join(format!("{session}.json"));
+        let file = self
+            .folder
+            .0
+            .join("sessions")
+            .join(format!("{session}.json"));
         std::fs::remove_file(file).expect("a kept conversation");
     }
 
     pub(crate) fn count(&self, call: &str) -> usize {
-        self.calls().iter().filter(|line| line.starts_with(call)).count()
+        self.calls()
+            .iter()
+            .filter(|line| line.starts_with(call))
+            .count()
     }
 
     /// A session over this agent.

@@ -136,7 +136,14 @@ impl Provider for Driven {
 
     async fn done(&self, turn: Self::Turn, channel: Channel) -> Result<Outcome, Error> {
         let policy = POLICY.with_borrow(Clone::clone);
-        drive(&channel, &turn, &Handler(channel.clone()), &policy, &HostClock).await
+        drive(
+            &channel,
+            &turn,
+            &Handler(channel.clone()),
+            &policy,
+            &HostClock,
+        )
+        .await
     }
 }
 
@@ -170,7 +177,10 @@ fn n14_an_abort_interrupts_and_awaits_the_native_end() {
     say(Event::End);
     assert_eq!(host.ended(&turn), Some(Err(Error::Cancelled)));
     assert_eq!(host.transcript(), ["before"]);
-    assert_eq!(logged(), ["interrupt", "ignored Text(\"after\")", "ignored End"]);
+    assert_eq!(
+        logged(),
+        ["interrupt", "ignored Text(\"after\")", "ignored End"]
+    );
 }
 
 #[test]
