@@ -256,18 +256,52 @@ fn take<T: for<'de> Deserialize<'de>>(
         .iter()
         .filter_map(|f| map.remove(*f).map(|v| ((*f).to_owned(), v)))
         .collect();
-    serde_json::from_value(Value::Object(header)).map_err(|e| invalid(record, &e))
+    typed(record, header)
 }
 
-fn invalid(record: &'static str, error: &serde_json::Error) -> CodecError {
-    let text = error.to_string();
-    // serde names the field in backticks: "missing field `x`", "unknown field `x`".
-    let field = text.split('`').nth(1).unwrap_or("payload").to_owned();
+/// Fields that are tried out to find the one an error is about.
+const MAX_PROBED: usize = 64;
+
+/// Reads a typed value, or tells which field keeps it from being one.
+fn typed<T: for<'de> Deserialize<'de>>(
+    record: &'static str,
+    map: Map<String, Value>,
+) -> Result<T, CodecError> {
+    let value = Value::Object(map);
+    T::deserialize(&value).map_err(|e| invalid::<T>(record, &value, &e.to_string()))
+}
+
+fn invalid<T: for<'de> Deserialize<'de>>(
+    record: &'static str,
+    value: &Value,
+    error: &str,
+) -> CodecError {
     CodecError::InvalidField {
         record,
-        field,
-        rule: text.chars().take(400).collect(),
+        field: culprit::<T>(value, error).unwrap_or_else(|| "payload".into()),
+        rule: error.chars().take(400).collect(),
     }
+}
+
+/// The field an error is about. A tagged union reads its fields from a buffer, so the error knows
+/// no path: serde names missing and unknown fields itself, any other is the one without which the
+/// error is another.
+fn culprit<T: for<'de> Deserialize<'de>>(value: &Value, error: &str) -> Option<String> {
+    for kind in ["missing field `", "unknown field `"] {
+        if let Some(rest) = error.strip_prefix(kind) {
+            return rest.split('`').next().map(str::to_owned);
+        }
+    }
+    let map = value.as_object()?;
+    let fields = map.keys().filter(|k| *k != "type").take(MAX_PROBED);
+    fields.cloned().find(|field| {
+        let mut without = map.clone();
+        without.remove(field);
+        match T::deserialize(&Value::Object(without)) {
+            Ok(_) => true,
+            Err(other) => other.to_string() != error,
+        }
+    })
 }
 
 /// Decodes a command.
@@ -281,7 +315,7 @@ pub fn decode_command(bytes: &[u8]) -> Result<Command, CodecError> {
         &mut map,
         &["command_id", "cause", "agency", "created_at", "caller"],
     )?;
-    let body = serde_json::from_value(Value::Object(map)).map_err(|e| invalid(record, &e))?;
+    let body = typed(record, map)?;
     let command = Command { header, body };
     command.validate()?;
     Ok(command)
@@ -298,8 +332,7 @@ pub fn decode_event(bytes: &[u8]) -> Result<Event, CodecError> {
         &mut map,
         &["id", "session_id", "loop_id", "turn_id", "at", "cause"],
     )?;
-    let body: EventBody =
-        serde_json::from_value(Value::Object(map)).map_err(|e| invalid(record, &e))?;
+    let body: EventBody = typed(record, map)?;
     if body.meta().class == Class::Ephemeral {
         return Err(CodecError::Ephemeral(body.meta().name));
     }

@@ -170,7 +170,10 @@ impl State {
                 params,
                 agent,
             } => {
-                self.settings_epoch += 1;
+                // A title is no input of a preparation (R79).
+                if model.is_some() || params.is_some() || agent.is_some() {
+                    self.settings_epoch += 1;
+                }
                 if let Some(title) = title {
                     self.title.clone_from(title);
                 }
@@ -225,10 +228,23 @@ impl State {
                 });
             }
             EventBody::StepDone { .. } => {
-                self.loop_mut(event.loop_id, seq)?;
+                let loop_state = self.loop_mut(event.loop_id, seq)?;
+                let fits = if event.turn_id.is_zero() {
+                    // An idle control's group names it; a message outside any turn names nothing.
+                    event.cause.command_id.is_none() || loop_state.is_open_control(cause)
+                } else {
+                    loop_state.is_in_turn(event.turn_id)
+                };
+                if !fits {
+                    return wrong("a step group outside its turn and of no control operation");
+                }
             }
             EventBody::TurnFoldedInto { .. } => {
-                take_input(self.loop_mut(event.loop_id, seq)?, cause)
+                let loop_state = self.loop_mut(event.loop_id, seq)?;
+                if !loop_state.is_in_turn(event.turn_id) {
+                    return wrong("an input folds into a turn that is not open");
+                }
+                take_input(loop_state, cause);
             }
             EventBody::InputCancelled { .. } | EventBody::TurnRejected { .. } => {
                 take_input(self.loop_mut(event.loop_id, seq)?, cause);
@@ -343,7 +359,18 @@ impl State {
     fn close_turn(&mut self, event: &Event, seq: Seq) -> Result<(), Contradiction> {
         let turn = self.loop_mut(event.loop_id, seq)?.turn.take();
         match turn {
-            Some(turn) if turn.turn_id == event.turn_id => Ok(()),
+            Some(turn) if turn.turn_id == event.turn_id => {
+                if let (EventBody::TurnInterrupted { reason, .. }, Some(native)) =
+                    (&event.body, turn.native)
+                    && *reason == InterruptReason::HostLost
+                {
+                    // What the host lost may be announced again (N10).
+                    self.loop_mut(event.loop_id, seq)?
+                        .native_turns
+                        .remove(&native.native_turn_id);
+                }
+                Ok(())
+            }
             _ => Err(Contradiction {
                 seq,
                 what: format!("turn {} is not open", event.turn_id),

@@ -1,21 +1,35 @@
 //! The saved conversation of each loop: a fold over the journal (S70), byte for byte what was live.
 
 use super::Record;
+use crate::command::CommandBody;
 use crate::content::{Message, Role};
 use crate::event::EventBody;
-use crate::ids::{LoopId, TurnId};
-use std::collections::BTreeMap;
+use crate::ids::{CommandId, LoopId, TurnId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Saved conversations by loop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     loops: BTreeMap<LoopId, Vec<Message>>,
+    /// Ids of the commands a provider has seen, by which it may name a cause (N10).
+    commands: BTreeSet<CommandId>,
 }
 
 impl History {
     /// Adds what a record says. `active`: the loop of records that name none.
     pub(super) fn apply(&mut self, record: &Record, active: LoopId) {
-        let Record::Event(event) = record else { return };
+        let event = match record {
+            Record::Event(event) => event,
+            Record::Command(command) => {
+                if let CommandBody::UserInput { .. }
+                | CommandBody::NativeOperation { .. }
+                | CommandBody::NativeTurn { .. } = command.body
+                {
+                    self.commands.insert(command.id());
+                }
+                return;
+            }
+        };
         let messages: &[Message] = match &event.body {
             EventBody::TurnStarted {
                 message: Some(message),
@@ -34,6 +48,12 @@ impl History {
             .entry(loop_id)
             .or_default()
             .extend_from_slice(messages);
+    }
+
+    /// Whether that is an input, operation or native turn of this session.
+    #[must_use]
+    pub fn knows(&self, command: CommandId) -> bool {
+        self.commands.contains(&command)
     }
 
     /// The conversation of a loop, oldest first.

@@ -31,6 +31,8 @@ pub struct Live {
     pub disarmed: bool,
     /// Whether the session holds an execution slot.
     pub slot: bool,
+    /// The slot it holds overdraws the pool; it is repaid when its run ends (N8).
+    pub overdrawn: bool,
     /// Whether it waits for one.
     pub waits_for_slot: bool,
     /// Which invocation each open gate belongs to.

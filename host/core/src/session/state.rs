@@ -156,6 +156,15 @@ impl LoopState {
         self.inbox.iter().find(|w| !w.held && !w.fold_only)
     }
 
+    pub(super) fn is_in_turn(&self, id: TurnId) -> bool {
+        self.turn.as_ref().is_some_and(|t| t.turn_id == id)
+    }
+
+    pub(super) fn is_open_control(&self, id: CommandId) -> bool {
+        let open = self.operations.get(&id);
+        open.is_some_and(|o| o.execution == Some(Execution::Control))
+    }
+
     /// Whether work is open in it.
     #[must_use]
     pub fn is_open(&self) -> bool {

@@ -27,9 +27,9 @@ impl Out<'_, '_> {
             return Answer::None;
         }
         if self.live.stop.is_some() {
+            self.give_slot_back();
             if self.live.activities.is_empty() {
                 self.go_idle();
-                self.give_slot_back();
                 self.live.stop = None;
                 self.effect(Effect::Stopped);
             }
@@ -42,8 +42,8 @@ impl Out<'_, '_> {
             {
                 return Answer::None;
             }
-            if self.live.waits_for_slot {
-                self.idle_loop();
+            if self.live.waits_for_slot && self.wants_slot() {
+                self.go_idle();
                 return Answer::None;
             }
         }
@@ -118,7 +118,9 @@ impl Out<'_, '_> {
             kind: Kind::Prompt,
             handle: false,
         });
-        self.live.disarmed = false;
+        if !next.agency.is_machine() {
+            self.live.disarmed = false;
+        }
         let input = PromptInput {
             command_id: next.command_id,
             origin: InputOrigin::User,
@@ -149,9 +151,16 @@ impl Out<'_, '_> {
         false
     }
 
+    /// Whether what the slot was wished for is still there.
+    fn wants_slot(&self) -> bool {
+        let mut loops = self.session.state.loops.values();
+        loops.any(|l| l.next_input().is_some()) || !self.live.announced.is_empty()
+    }
+
     pub(super) fn give_slot_back(&mut self) {
         if self.live.slot || self.live.waits_for_slot {
             self.live.slot = false;
+            self.live.overdrawn = false;
             self.live.waits_for_slot = false;
             self.effect(Effect::ReleaseSlot);
         }

@@ -48,7 +48,10 @@ impl Out<'_, '_> {
             .invocation(invocation)
             .map(|(id, _)| Cause::by(id))
             .unwrap_or_default();
-        if let (true, GateAsk::Permission(request)) = (stored_rules, &ask) {
+        if let GateAsk::Permission(request) = &ask
+            && stored_rules
+            && !request.rules.is_empty()
+        {
             self.event(
                 loop_id,
                 turn,

@@ -144,10 +144,7 @@ impl Out<'_, '_> {
                 Answer::None
             }
             Input::LinkAppend(message) => self.link_append(message),
-            Input::ActivityBegan { id, label } => {
-                self.live.activities.insert(id, label);
-                Answer::Accepted
-            }
+            Input::ActivityBegan { id, label } => self.activity_began(id, label),
             Input::ActivityEnded(id) => {
                 self.live.activities.remove(&id);
                 Answer::None

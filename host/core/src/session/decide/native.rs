@@ -9,6 +9,9 @@ use crate::provider::{ChannelError, NativeTurn, TurnStart};
 use crate::session::decide::operation::Claim;
 use crate::session::{Announced, Answer, Effect, Kind, LinkId, Origin};
 
+/// Announcements that may wait in one session.
+const MAX_ANNOUNCED: usize = 16;
+
 impl Out<'_, '_> {
     /// The order of N6. Accepted means: it waits, and [`Input::Advance`] decides.
     ///
@@ -43,10 +46,11 @@ impl Out<'_, '_> {
         if known == Some(&true) {
             return Answer::Channel(ChannelError::Closed);
         }
-        if !self.live.announced.is_empty() {
-            return Answer::Channel(ChannelError::Limit(
-                "one announcement is pending already".into(),
-            ));
+        // One is decided at a time; more wait (N11).
+        if self.live.announced.len() >= MAX_ANNOUNCED {
+            return Answer::Channel(ChannelError::Limit(format!(
+                "{MAX_ANNOUNCED} announcements are pending"
+            )));
         }
         self.live.announced.push_back(Announced { id, turn });
         Answer::Accepted
@@ -82,6 +86,9 @@ impl Out<'_, '_> {
         else {
             return false;
         };
+        if self.spent(at) {
+            return true;
+        }
         match start {
             TurnStart::Wanted => {
                 if !self.have_slot() {
@@ -94,6 +101,7 @@ impl Out<'_, '_> {
                 let effect = if self.cx.slot_free {
                     Effect::TakeSlot
                 } else {
+                    self.live.overdrawn = true;
                     Effect::OverdrawSlot
                 };
                 self.live.slot = true;
@@ -104,12 +112,34 @@ impl Out<'_, '_> {
         let (Some(run), Some(turn), Some(command)) =
             (self.cx.ids.mint(), self.cx.ids.mint(), self.cx.ids.mint())
         else {
-            return false;
+            self.answer_announcement(at, Err(ChannelError::Failed("no id could be made".into())));
+            return true;
         };
         if let Some(announced) = self.live.announced.remove(at) {
             self.reserve_native(announced, RunId(run), TurnId(turn), CommandId(command));
         }
         true
+    }
+
+    /// Answers `closed` to an announcement whose native id was started meanwhile (N10).
+    fn spent(&mut self, at: usize) -> bool {
+        let spent = self.live.announced.get(at).is_some_and(|a| {
+            let known = self.session.state.active_loop();
+            known.and_then(|l| l.native_turns.get(&a.turn.id)) == Some(&true)
+        });
+        if spent {
+            self.answer_announcement(at, Err(ChannelError::Closed));
+        }
+        spent
+    }
+
+    fn answer_announcement(&mut self, at: usize, result: Result<(), ChannelError>) {
+        if let Some(announced) = self.live.announced.remove(at) {
+            self.effect(Effect::AnswerAnnouncement {
+                id: announced.id,
+                result,
+            });
+        }
     }
 
     fn reserve_native(
@@ -125,7 +155,8 @@ impl Out<'_, '_> {
         let cause_command_id = turn
             .cause
             .as_deref()
-            .and_then(|c| c.parse::<CommandId>().ok());
+            .and_then(|c| c.parse::<CommandId>().ok())
+            .filter(|id| self.session.history.knows(*id));
         self.command(
             Origin {
                 command_id,

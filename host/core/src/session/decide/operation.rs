@@ -1,6 +1,7 @@
 //! Native operations: reserve, attach, refuse (requirements-operations §7.1, R60-R65).
 
 use super::Out;
+use super::run::bounded;
 use crate::command::{Agency, Cause, CommandBody};
 use crate::event::EventBody;
 use crate::ids::{CommandId, HarnessId, LoopId, RunId, TurnId};
@@ -102,6 +103,7 @@ impl Out<'_, '_> {
         );
         if !self.live.slot {
             self.live.slot = true;
+            self.live.waits_for_slot = false;
             self.effect(Effect::TakeSlot);
         }
         // The placeholder handle of R65: controls attach at once.
@@ -200,6 +202,9 @@ impl Out<'_, '_> {
         code: String,
         message: String,
     ) -> Answer {
+        if self.live.faulted.is_some() {
+            return self.refuse(Refused::SessionFaulted);
+        }
         let state = &self.session.state;
         let (session_id, loop_id, harness_id) = (state.id, state.active_loop, state.agent.clone());
         let command_id = origin.command_id;
@@ -222,7 +227,7 @@ impl Out<'_, '_> {
             EventBody::NativeOperationResolved {
                 outcome: OutcomeStatus::Rejected,
                 reason: Some(code),
-                message: Some(message),
+                message: Some(bounded(message)),
                 run_id: None,
                 row: Some(Status::Failed),
                 effective: None,

@@ -49,6 +49,16 @@ impl Out<'_, '_> {
             .map(|w| w.command_id)
             .collect();
         let command_id = origin.command_id;
+        let waits = self.live.owner.is_some()
+            || self.live.stop.is_some()
+            || !held.is_empty()
+            || self
+                .session
+                .state
+                .loops
+                .values()
+                .any(|l| l.next_input().is_some())
+            || !(self.live.slot || self.cx.slot_free);
         self.command(
             origin,
             Agency::User,
@@ -82,7 +92,7 @@ impl Out<'_, '_> {
                 EventBody::InputReleased {},
             );
         }
-        if self.live.owner.is_some() || self.live.stop.is_some() {
+        if waits {
             self.event(
                 target,
                 TurnId::ZERO,

@@ -22,6 +22,8 @@ struct Resolution {
     effective: Option<ParamsEffective>,
     /// The problem document that replaces the result (§6), made from the result.
     problem: Option<Problem>,
+    /// The native conversation was lost with it; that decides the row (§3.1, R51).
+    lost: bool,
 }
 
 enum Problem {
@@ -118,8 +120,14 @@ impl Out<'_, '_> {
         };
         match result {
             Ok(params) => {
-                let bad = self.patch_of(&entry, &params, true).err();
-                self.mark_started(invocation, bad.map(Late::Violation));
+                // A session that comes back after its abort is ended at once (R68).
+                let late = if entry.aborted.is_some() {
+                    Some(Late::Cancelled)
+                } else {
+                    let bad = self.patch_of(&entry, &params, true).err();
+                    bad.map(Late::Violation)
+                };
+                self.mark_started(invocation, late);
                 self.effect(Effect::CallDone(invocation));
             }
             Err(error) => {
@@ -194,6 +202,7 @@ impl Out<'_, '_> {
                     message: None,
                     effective,
                     problem: None,
+                    lost: false,
                 };
                 self.write_resolution(entry, resolution, true, None);
                 self.effect(Effect::CallDone(invocation));
@@ -215,6 +224,7 @@ impl Out<'_, '_> {
                 message,
                 effective: None,
                 problem: Some(Problem::HarnessChanged),
+                lost: false,
             };
         }
         let attached = self.live.owner.as_ref().is_some_and(|o| o.turn.is_some())
@@ -226,6 +236,7 @@ impl Out<'_, '_> {
                 message,
                 effective,
                 problem: None,
+                lost: false,
             },
             Err(reason) => violation(reason),
         }
@@ -263,7 +274,11 @@ impl Out<'_, '_> {
         };
         self.step(invocation, messages);
         if let Some(late) = &entry.ending_as {
-            self.done_late(invocation, &entry, late);
+            let lost = match &result {
+                Err(CallError::Refused(Refusal::Disconnected(text))) => Some(text.clone()),
+                _ => None,
+            };
+            self.done_late(invocation, &entry, late, lost);
             return Answer::None;
         }
         let ending = match result {
@@ -277,16 +292,33 @@ impl Out<'_, '_> {
         Answer::None
     }
 
-    /// What an operation or prompt that was ended instead of run resolves as.
-    fn done_late(&mut self, invocation: InvocationId, entry: &Invocation, late: &Late) {
+    /// What an operation or prompt that was ended instead of run resolves as. `lost`: the native
+    /// side was lost meanwhile, which decides the row (R51).
+    fn done_late(
+        &mut self,
+        invocation: InvocationId,
+        entry: &Invocation,
+        late: &Late,
+        lost: Option<String>,
+    ) {
         match (late, entry.kind) {
-            (Late::Cancelled, Kind::Operation(_)) => self.resolve(invocation, entry, cancelled()),
+            (Late::Cancelled, Kind::Operation(_)) => {
+                let resolution = Resolution {
+                    lost: lost.is_some(),
+                    message: lost.map(bounded),
+                    ..cancelled()
+                };
+                self.resolve(invocation, entry, resolution);
+            }
             (Late::Violation(reason), Kind::Operation(_)) => {
                 self.resolve(invocation, entry, violation(reason.clone()));
             }
             (Late::Cancelled, _) => {
-                let reason = interrupt_reason(entry.aborted);
-                self.end_runner(invocation, Ending::Interrupted(reason));
+                let ending = match lost {
+                    Some(text) => Ending::Failed(failure("disconnected", text)),
+                    None => Ending::Interrupted(interrupt_reason(entry.aborted)),
+                };
+                self.end_runner(invocation, ending);
             }
             (Late::Violation(reason), _) => {
                 let failure = failure("provider_contract_violation", reason.clone());
@@ -422,6 +454,10 @@ impl Out<'_, '_> {
         let Some(owner) = self.live.owner.take() else {
             return;
         };
+        if self.live.overdrawn {
+            // Repaid before the next grant (N8).
+            self.give_slot_back();
+        }
         if self.live.faulted.is_some() {
             self.live.gates.clear();
             self.effect(Effect::RetryWaiting);
@@ -533,7 +569,7 @@ fn failure(code: &str, message: String) -> Failure {
 }
 
 /// Cuts a text to 4 KiB at a character boundary.
-fn bounded(mut text: String) -> String {
+pub(super) fn bounded(mut text: String) -> String {
     if text.len() > crate::operation::MAX_REASON {
         let mut end = crate::operation::MAX_REASON;
         while !text.is_char_boundary(end) {
@@ -587,6 +623,7 @@ fn ending_of(error: &CallError, aborted: Option<AbortReason>, done: bool) -> End
         CallError::Refused(Refusal::Disconnected(text)) => {
             Ending::Failed(failure("disconnected", text.clone()))
         }
+        CallError::Violation(_) if done => Ending::Failed(failure(error.code(), error.to_string())),
         // A stop that had to terminate the instance is a stop (W5).
         _ if is_stop(aborted) => Ending::Interrupted(interrupt_reason(aborted)),
         _ => Ending::Failed(failure(error.code(), error.to_string())),
@@ -600,6 +637,7 @@ fn cancelled() -> Resolution {
         message: None,
         effective: None,
         problem: None,
+        lost: false,
     }
 }
 
@@ -611,6 +649,7 @@ fn violation(reason: String) -> Resolution {
         message: Some(reason.clone()),
         effective: None,
         problem: Some(Problem::Violation(reason)),
+        lost: false,
     }
 }
 
@@ -625,6 +664,7 @@ fn failed(error: &CallError, aborted: Option<AbortReason>) -> Resolution {
         message: Some(bounded(message)),
         effective: None,
         problem: None,
+        lost: false,
     };
     match error {
         CallError::Refused(Refusal::Cancelled) => violation("`cancelled` without an abort".into()),
@@ -639,11 +679,10 @@ fn failed(error: &CallError, aborted: Option<AbortReason>) -> Resolution {
         CallError::Unavailable { reason, .. } => {
             with(OutcomeStatus::Rejected, error.code(), reason.clone())
         }
-        CallError::Refused(Refusal::Disconnected(text)) => with(
-            OutcomeStatus::Uncertain,
-            "provider_unavailable",
-            text.clone(),
-        ),
+        CallError::Refused(Refusal::Disconnected(text)) => Resolution {
+            lost: true,
+            ..with(OutcomeStatus::Uncertain, error.code(), text.clone())
+        },
         _ => with(OutcomeStatus::Uncertain, error.code(), error.to_string()),
     }
 }
@@ -651,6 +690,9 @@ fn failed(error: &CallError, aborted: Option<AbortReason>) -> Resolution {
 /// How the run of an operation ends that resolved without starting a turn.
 fn ending_of_resolution(resolution: &Resolution, aborted: Option<AbortReason>) -> Ending {
     let text = || resolution.message.clone().unwrap_or_default();
+    if resolution.lost {
+        return Ending::Failed(failure("disconnected", text()));
+    }
     match resolution.outcome {
         OutcomeStatus::Completed | OutcomeStatus::Started => Ending::Done,
         OutcomeStatus::Cancelled => Ending::Interrupted(interrupt_reason(aborted)),

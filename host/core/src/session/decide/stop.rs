@@ -7,7 +7,7 @@ use crate::event::InterruptReason;
 use crate::gate::CloseReason;
 use crate::ids::CommandId;
 use crate::provider::ChannelError;
-use crate::session::{Answer, Effect, InvocationId, Origin, Stop};
+use crate::session::{Answer, Effect, InvocationId, LinkId, Origin, Stop};
 
 impl Out<'_, '_> {
     pub(super) fn interrupt(&mut self, origin: Origin) -> Answer {
@@ -44,14 +44,22 @@ impl Out<'_, '_> {
     ) {
         self.live.stop = Some(Stop { command_id, reason });
         self.live.disarmed = true;
-        let ids: Vec<InvocationId> = self
+        let runner = self.live.owner.as_ref().map(|o| o.runner);
+        let controls: Vec<InvocationId> = self
             .live
             .owner
             .iter()
             .flat_map(|o| o.invocations.keys().copied())
+            .filter(|id| Some(*id) != runner)
             .collect();
-        for invocation in ids {
+        for invocation in controls {
             self.abort_one(invocation, abort);
+        }
+        if !self.live.activities.is_empty() {
+            self.effect(Effect::AbortActivities);
+        }
+        if let Some(runner) = runner {
+            self.abort_one(runner, abort);
         }
         for announced in std::mem::take(&mut self.live.announced) {
             let result = Err(ChannelError::Stopped);
@@ -61,11 +69,17 @@ impl Out<'_, '_> {
             });
         }
         self.close_gates(None, gates, &ChannelError::Stopped);
-        if !self.live.activities.is_empty() {
-            self.effect(Effect::AbortActivities);
-        }
         // Controls that wait for a starting prompt learn that the session is stopping.
         self.effect(Effect::RetryWaiting);
+    }
+
+    /// One that begins while everything is being stopped is stopped with the others (N13).
+    pub(super) fn activity_began(&mut self, id: LinkId, label: String) -> Answer {
+        self.live.activities.insert(id, label);
+        if self.live.stop.is_some() || self.live.faulted.is_some() {
+            self.effect(Effect::AbortActivities);
+        }
+        Answer::Accepted
     }
 
     pub(super) fn activities_settled(&mut self) -> Answer {
@@ -79,7 +93,9 @@ impl Out<'_, '_> {
             return Answer::None;
         }
         self.live.closing = true;
-        let live = self.live.owner.is_some() || !self.live.activities.is_empty();
+        let live = self.live.owner.is_some()
+            || !self.live.activities.is_empty()
+            || !self.live.announced.is_empty();
         if live && self.live.stop.is_none() && self.live.faulted.is_none() {
             self.claim_stop(
                 CommandId::ZERO,

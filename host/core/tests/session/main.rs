@@ -1,0 +1,11 @@
+//! What sessions decide, by table and by property, over [`support::Sim`].
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is a failed test"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;

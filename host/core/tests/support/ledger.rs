@@ -1,0 +1,215 @@
+//! What must hold at every committed prefix of a journal, whatever happened (S45, S54, S70, R71).
+
+use super::{Sim, reread};
+use harness_core::command::CommandBody;
+use harness_core::event::{Event, EventBody};
+use harness_core::ids::{CommandId, EventId, TurnId};
+use harness_core::session::{Kind, Record, Session};
+use harness_core::view::Status;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An auditor with books of its own.
+pub(crate) struct Ledger {
+    /// The session as a restart would find it now.
+    shadow: Session,
+    ids: BTreeSet<EventId>,
+    /// Inputs, and what resolved them.
+    inputs: BTreeMap<CommandId, Option<&'static str>>,
+    /// Operations, and whether their outcome is written.
+    operations: BTreeMap<CommandId, bool>,
+    /// Turns, and whether they have ended.
+    turns: BTreeMap<TurnId, bool>,
+}
+
+impl Ledger {
+    pub(crate) fn new(journal: &[Record]) -> Self {
+        Self {
+            shadow: super::restore_of(journal),
+            ids: BTreeSet::new(),
+            inputs: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            turns: BTreeMap::new(),
+        }
+    }
+
+    /// Books one record, read back from its bytes.
+    pub(crate) fn record(&mut self, record: &Record, seq: u64) {
+        let read = reread(record);
+        assert_eq!(read, *record, "a record decodes to itself");
+        self.shadow.replay(&read, seq).unwrap();
+        match record {
+            Record::Command(command) => match &command.body {
+                CommandBody::UserInput { .. } => {
+                    self.inputs.insert(command.id(), None);
+                }
+                CommandBody::NativeOperation { .. } => {
+                    self.operations.insert(command.id(), false);
+                }
+                _ => {}
+            },
+            Record::Event(event) => self.event(event),
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        assert!(
+            self.ids.insert(event.id),
+            "event id {} is used twice",
+            event.id
+        );
+        let name = event.body.meta().name;
+        let cause = event.cause.command_id.unwrap_or_default();
+        match &event.body {
+            EventBody::TurnStarted { .. } => {
+                let open = self.turns.insert(event.turn_id, false);
+                assert_eq!(open, None, "turn {} starts once", event.turn_id);
+                let live = self.turns.values().filter(|ended| !**ended).count();
+                assert_eq!(live, 1, "one turn at a time");
+                self.resolve(cause, name);
+            }
+            EventBody::TurnFoldedInto { .. }
+            | EventBody::InputCancelled { .. }
+            | EventBody::TurnRejected { .. } => self.resolve(cause, name),
+            EventBody::TurnDone { .. }
+            | EventBody::TurnFailed { .. }
+            | EventBody::TurnInterrupted { .. } => {
+                let earlier = self.turns.insert(event.turn_id, true);
+                assert_eq!(
+                    earlier,
+                    Some(false),
+                    "turn {} ends once, after its start",
+                    event.turn_id
+                );
+            }
+            EventBody::NativeOperationResolved { .. } => {
+                let earlier = self.operations.insert(cause, true);
+                assert_eq!(
+                    earlier,
+                    Some(false),
+                    "operation {cause} has one outcome (S54)"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn resolve(&mut self, input: CommandId, how: &'static str) {
+        if let Some(resolution) = self.inputs.get_mut(&input) {
+            assert_eq!(
+                *resolution, None,
+                "input {input} is resolved once (S45), again by {how}"
+            );
+            *resolution = Some(how);
+        }
+    }
+
+    /// What the journal says an input became.
+    pub(crate) fn resolution(&self, input: CommandId) -> Option<&'static str> {
+        self.inputs.get(&input).copied().flatten()
+    }
+
+    /// I39, S70: a restart here would find exactly this.
+    pub(crate) fn restored_equals_live(&self, session: &Session) {
+        assert_eq!(
+            self.shadow.state, session.state,
+            "restored state differs from live state"
+        );
+        assert_eq!(
+            self.shadow.history, session.history,
+            "restored history differs"
+        );
+    }
+
+    /// What holds once nothing more follows from an input.
+    pub(crate) fn at_rest(&self, sim: &Sim) {
+        let (state, live) = (&sim.session.state, &sim.session.live);
+        let owner = live.owner.as_ref();
+        let needs_slot = owner.is_some_and(|o| o.turn.is_some());
+        assert_eq!(
+            live.slot, needs_slot,
+            "a slot is held iff a turn is live (R60)"
+        );
+        assert_eq!(
+            live.waits_for_slot, sim.wants_slot,
+            "the wish for a slot is known"
+        );
+        assert!(
+            !(live.slot && live.waits_for_slot),
+            "who has a slot wants none"
+        );
+        assert_eq!(
+            sim.free < 0,
+            live.overdrawn && live.slot,
+            "overdrawn by a live native turn only"
+        );
+        if live.faulted.is_some() {
+            return;
+        }
+        let open = self
+            .inputs
+            .iter()
+            .filter(|(_, how)| how.is_none())
+            .map(|(id, _)| *id);
+        let waiting = state
+            .queued_inputs()
+            .iter()
+            .map(|q| q.command_id)
+            .collect::<BTreeSet<_>>();
+        assert_eq!(
+            open.collect::<BTreeSet<_>>(),
+            waiting,
+            "what has no resolution waits (S45)"
+        );
+        let active = state.active_loop().unwrap();
+        assert_eq!(
+            active.turn.as_ref().map(|t| t.turn_id),
+            owner.and_then(|o| o.turn),
+            "one owner a turn"
+        );
+        let in_flight = owner.iter().flat_map(|o| o.invocations.values());
+        let unresolved = in_flight
+            .filter(|i| {
+                matches!(i.kind, Kind::Operation(_)) && (!i.started || i.ending_as.is_some())
+            })
+            .map(|i| i.command_id);
+        let operations = active.operations.keys().copied().collect::<BTreeSet<_>>();
+        assert_eq!(
+            unresolved.collect::<BTreeSet<_>>(),
+            operations,
+            "an open operation is in flight"
+        );
+        let gates = active.gates.keys().copied().collect::<BTreeSet<_>>();
+        assert_eq!(
+            live.gates.keys().copied().collect::<BTreeSet<_>>(),
+            gates,
+            "an open gate has a waiter (S87)"
+        );
+        let stopping_activities = live.stop.is_some();
+        assert!(state.active || owner.is_none(), "who works is active (S67)");
+        assert!(
+            !state.active || owner.is_some() || stopping_activities,
+            "who rests is idle (S67)"
+        );
+        assert!(
+            !active.running || owner.is_some() || stopping_activities,
+            "a loop at rest is idle (S43)"
+        );
+        self.status(sim);
+    }
+
+    fn status(&self, sim: &Sim) {
+        let (state, live) = (&sim.session.state, &sim.session.live);
+        let unheld = state.queued_inputs().iter().any(|q| !q.held);
+        let expected = match (&live.owner, live.gates.is_empty()) {
+            (Some(_), false) => Status::AwaitingInput,
+            (Some(_), true) => Status::InProgress,
+            (None, _) if unheld => Status::Queued,
+            (None, _) => state.settled,
+        };
+        assert_eq!(
+            sim.session.status(),
+            expected,
+            "status follows from what is live (S108)"
+        );
+    }
+}

@@ -1,0 +1,293 @@
+//! A session driven by hand: what an actor does around [`Session::decide`], without its I/O.
+//!
+//! [`Sim::feed`] decides, "appends", commits, performs the effects that are bookkeeping and feeds
+//! [`Input::Advance`] until it changes nothing, as the real actor does. After every commit the
+//! [`Ledger`] checks what must hold at every journal prefix, whatever the test is about.
+
+mod ledger;
+mod script;
+
+pub(crate) use ledger::Ledger;
+pub(crate) use script::*;
+
+use harness_core::codec;
+use harness_core::event::{Event, EventBody};
+use harness_core::ids::{CommandId, EventId, GateId, Ids, LoopId, SessionId, TurnId};
+use harness_core::provider::{ChannelError, Features, HarnessInfo};
+use harness_core::refusal::Refused;
+use harness_core::session::{
+    Answer, Cx, Decision, Effect, GateValue, Input, LinkId, Record, Session,
+};
+use harness_core::view::OperationResult;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Ids that count, so that a failing test reads the same every time.
+pub(crate) struct Counter {
+    next: u128,
+    /// No id can be made (S40).
+    pub(crate) broken: bool,
+}
+
+impl Ids for Counter {
+    fn mint(&mut self) -> Option<Uuid> {
+        if self.broken {
+            return None;
+        }
+        self.next += 1;
+        Some(Uuid::from_u128(self.next))
+    }
+}
+
+/// Result of an operation as its caller gets it.
+pub(crate) type Resolved = Result<OperationResult, Box<Refused>>;
+
+/// One session with its surroundings.
+pub(crate) struct Sim {
+    pub(crate) session: Session,
+    pub(crate) journal: Vec<Record>,
+    pub(crate) ledger: Ledger,
+    pub(crate) ids: Counter,
+    pub(crate) now: Timestamp,
+    pub(crate) harness: Option<HarnessInfo>,
+    /// Slots of the pool nobody holds; negative while overdrawn (N8).
+    pub(crate) free: i32,
+    pub(crate) wants_slot: bool,
+    pub(crate) native_turns: bool,
+    pub(crate) inbox: usize,
+    /// The next append fails.
+    pub(crate) disk_full: bool,
+    /// Every effect so far, in order.
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) results: BTreeMap<CommandId, Resolved>,
+    pub(crate) gates: BTreeMap<GateId, GateValue>,
+    pub(crate) announcements: BTreeMap<LinkId, Result<(), ChannelError>>,
+}
+
+pub(crate) const HARNESS: &str = "demo/planner";
+
+pub(crate) fn harness(id: &str) -> HarnessInfo {
+    use harness_core::provider::{
+        ParamChoice, ParamControl, ParamSpec, ParamValue, TimeoutStrategy, WorkspaceNeed,
+    };
+    let choice = |value: &str| ParamChoice {
+        value: value.into(),
+        label: value.into(),
+    };
+    HarnessInfo {
+        id: id.parse().unwrap(),
+        label: "Planner".into(),
+        version: "1".into(),
+        models: Vec::new(),
+        loop_modes: Vec::new(),
+        params: vec![ParamSpec {
+            id: "mode".into(),
+            label: "Mode".into(),
+            description: None,
+            control: ParamControl::Command,
+            default: ParamValue::Text("work".into()),
+            choices: vec![choice("work"), choice("plan")],
+        }],
+        workspace: WorkspaceNeed::None,
+        timeout: TimeoutStrategy::Activity,
+        features: Features {
+            commands: true,
+            native_turns: true,
+            ..Features::default()
+        },
+    }
+}
+
+impl Sim {
+    /// A new session with one loop and one free slot.
+    pub(crate) fn new() -> Self {
+        let session_id = SessionId(Uuid::from_u128(1));
+        let loop_id = LoopId(Uuid::from_u128(2));
+        let now: Timestamp = "2026-03-01T09:00:00Z".parse().unwrap();
+        let event = |id, loop_id, body| Event {
+            id: EventId(Uuid::from_u128(id)),
+            session_id,
+            loop_id,
+            turn_id: TurnId::ZERO,
+            at: now,
+            cause: harness_core::command::Cause::default(),
+            body,
+        };
+        let begin = event(
+            3,
+            LoopId::ZERO,
+            EventBody::SessionStarted {
+                project_id: "default".parse().unwrap(),
+                title: "Test".into(),
+                agent: HARNESS.parse().unwrap(),
+                model: None,
+                params: harness_core::provider::Params::new(),
+                workspace_id: "main".parse().unwrap(),
+            },
+        );
+        let looped = event(
+            4,
+            loop_id,
+            EventBody::LoopStarted {
+                harness_id: HARNESS.parse().unwrap(),
+                parent_loop_id: None,
+            },
+        );
+        let journal = vec![Record::Event(begin), Record::Event(looped)];
+        let session = restore_of(&journal);
+        Self {
+            ledger: Ledger::new(&journal),
+            session,
+            journal,
+            ids: Counter {
+                next: 100,
+                broken: false,
+            },
+            now,
+            harness: Some(harness(HARNESS)),
+            free: 1,
+            wants_slot: false,
+            native_turns: true,
+            inbox: 64,
+            disk_full: false,
+            effects: Vec::new(),
+            results: BTreeMap::new(),
+            gates: BTreeMap::new(),
+            announcements: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn decide(&mut self, input: Input) -> Decision {
+        self.now += SignedDuration::from_millis(1);
+        self.session.decide(
+            input,
+            &mut Cx {
+                now: self.now,
+                ids: &mut self.ids,
+                harness: self.harness.as_ref(),
+                slot_free: self.free > 0,
+                native_turns: self.native_turns,
+                inbox: self.inbox,
+            },
+        )
+    }
+
+    /// One input, and everything that goes on because of it.
+    pub(crate) fn feed(&mut self, input: Input) -> Answer {
+        let answer = self.step(input);
+        for _ in 0..32 {
+            let before = (self.journal.len(), self.effects.len());
+            let live = self.session.live.clone();
+            self.step(Input::Advance);
+            if before == (self.journal.len(), self.effects.len()) && live == self.session.live {
+                self.ledger.at_rest(self);
+                return answer;
+            }
+        }
+        panic!("advance never comes to rest: {:?}", self.session.live);
+    }
+
+    fn step(&mut self, input: Input) -> Answer {
+        let decision = self.decide(input);
+        if self.disk_full && !decision.records.is_empty() {
+            if decision.refusable {
+                return Answer::Refused(Box::new(Refused::StoreUnavailable));
+            }
+            let fault = self.decide(Input::Fault("disk full".into()));
+            assert!(fault.records.is_empty(), "a fault writes nothing (S62)");
+            self.take_in(fault);
+            return Answer::None;
+        }
+        let answer = decision.answer.clone();
+        self.take_in(decision);
+        answer
+    }
+
+    fn take_in(&mut self, decision: Decision) {
+        let first = self.journal.len() as u64 + 1;
+        let next = self
+            .session
+            .preview(&decision.records, first)
+            .expect("what is decided fits the journal");
+        self.session.commit(&decision.records, next, decision.live);
+        for record in decision.records {
+            self.ledger.record(&record, self.journal.len() as u64 + 1);
+            self.journal.push(record);
+        }
+        self.ledger.restored_equals_live(&self.session);
+        for effect in decision.effects {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match &effect {
+            Effect::TakeSlot => {
+                assert!(self.free > 0, "no slot was offered");
+                (self.free, self.wants_slot) = (self.free - 1, false);
+            }
+            Effect::OverdrawSlot => {
+                assert!(self.free <= 0, "a free slot is taken, not overdrawn");
+                (self.free, self.wants_slot) = (self.free - 1, false);
+            }
+            Effect::WaitForSlot => {
+                assert!(!self.wants_slot, "one wish is enough");
+                self.wants_slot = true;
+            }
+            Effect::ReleaseSlot if self.wants_slot => self.wants_slot = false,
+            Effect::ReleaseSlot => self.free += 1,
+            Effect::Resolve { command_id, result } => {
+                let earlier = self.results.insert(*command_id, result.clone());
+                assert_eq!(earlier, None, "{command_id} is answered once (S54)");
+            }
+            Effect::AnswerGate { gate_id, value } => {
+                let earlier = self.gates.insert(*gate_id, value.clone());
+                assert_eq!(earlier, None, "{gate_id} is answered once (S82)");
+            }
+            Effect::AnswerAnnouncement { id, result } => {
+                let earlier = self.announcements.insert(*id, result.clone());
+                assert_eq!(earlier, None, "announcement {id} is answered once");
+            }
+            _ => {}
+        }
+        self.effects.push(effect);
+    }
+
+    /// The host dies here and starts again: memory is gone, the journal is read back and repaired.
+    pub(crate) fn crash(&mut self) {
+        self.free += i32::from(self.session.live.slot);
+        self.wants_slot = false;
+        self.disk_full = false;
+        self.session = restore_of(&self.journal);
+        self.feed(Input::Restore);
+    }
+
+    /// Another session gives its slot back.
+    pub(crate) fn slot_comes_free(&mut self) {
+        self.free += 1;
+        self.feed(Input::Advance);
+    }
+}
+
+/// The session that a journal's bytes tell of.
+pub(crate) fn restore_of(journal: &[Record]) -> Session {
+    let mut records = journal.iter().map(reread).zip(1..);
+    let Some((Record::Event(begin), seq)) = records.next() else {
+        panic!("a journal begins with an event");
+    };
+    let mut session = Session::begin(&begin, seq).unwrap();
+    for (record, seq) in records {
+        session.replay(&record, seq).unwrap();
+    }
+    session
+}
+
+/// A record as it is read back from its bytes.
+pub(crate) fn reread(record: &Record) -> Record {
+    let bytes = record.encode().unwrap().bytes;
+    match record {
+        Record::Command(_) => Record::Command(codec::decode_command(&bytes).unwrap()),
+        Record::Event(_) => Record::Event(codec::decode_event(&bytes).unwrap()),
+    }
+}

@@ -1,0 +1,420 @@
+//! Words that tests are written in: what clients and providers do, and how they look at it.
+
+use super::{HARNESS, Resolved, Sim};
+use harness_core::content::{Block, Message, Part, Role};
+use harness_core::event::{Event, EventBody};
+use harness_core::gate::{ApprovalRequest, Choice, GateAsk, GateReply, Question, QuestionForm};
+use harness_core::ids::{CommandId, GateId, MessageId, RunId};
+use harness_core::operation::{Execution, Operation};
+use harness_core::provider::{
+    CallError, ChannelError, NativeTurn, Outcome, ParamValue, Params, Refusal, TurnStart,
+};
+use harness_core::refusal::Refused;
+use harness_core::session::{
+    Answer, Effect, Input, InvocationId, Invoked, LinkId, Origin, Record, Reserve,
+};
+use harness_core::view::Status;
+use uuid::Uuid;
+
+/// The refusal's code of an answer; `""` when it is none.
+pub(crate) fn code(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Refused(refused) => refused.code(),
+        _ => "",
+    }
+}
+
+/// A patch of the one declared parameter.
+pub(crate) fn patch(mode: &str) -> Params {
+    [("mode".to_owned(), ParamValue::Text(mode.into()))].into()
+}
+
+pub(crate) fn outcome(message: &str) -> Outcome {
+    Outcome {
+        message: Some(message.into()),
+        params: Params::new(),
+    }
+}
+
+pub(crate) fn completed() -> Result<Invoked, CallError> {
+    Ok(Invoked::Completed(Outcome::default()))
+}
+
+pub(crate) fn refused<T>(refusal: Refusal) -> Result<T, CallError> {
+    Err(CallError::Refused(refusal))
+}
+
+/// What a component answers that heeds its abort.
+pub(crate) fn stopped<T>() -> Result<T, CallError> {
+    refused(Refusal::Cancelled)
+}
+
+pub(crate) fn permission(rules: &[&str]) -> GateAsk {
+    GateAsk::Permission(ApprovalRequest {
+        title: "Run ls".into(),
+        tool_name: "shell".into(),
+        tool_input: "{}".into(),
+        tool_use_id: "call-1".into(),
+        rules: rules.iter().map(|&r| r.into()).collect(),
+    })
+}
+
+/// A question with two choices and a secret one with free text.
+pub(crate) fn form() -> GateAsk {
+    let choice = |v: &str| Choice {
+        value: v.into(),
+        label: v.into(),
+        description: None,
+    };
+    let question = |id: &str, choices, secret| Question {
+        id: id.into(),
+        label: id.into(),
+        description: None,
+        choices,
+        multiple: false,
+        custom: false,
+        secret,
+    };
+    GateAsk::AskUser(QuestionForm {
+        id: "form-1".into(),
+        title: "Which".into(),
+        questions: vec![
+            question("way", vec![choice("left"), choice("right")], false),
+            question("key", Vec::new(), true),
+        ],
+    })
+}
+
+impl Sim {
+    pub(crate) fn origin(&mut self) -> Origin {
+        use harness_core::ids::Ids;
+        // Ids of requests are minted outside and never fail with those of decisions.
+        let broken = std::mem::take(&mut self.ids.broken);
+        let command_id = CommandId(self.ids.mint().unwrap());
+        self.ids.broken = broken;
+        Origin {
+            command_id,
+            caller: Some("token:alice".into()),
+        }
+    }
+
+    // ---- clients ----------------------------------------------------------------------------
+
+    pub(crate) fn submit(&mut self, text: &str) -> (CommandId, Answer) {
+        self.submit_as(text, false, false)
+    }
+
+    pub(crate) fn submit_as(
+        &mut self,
+        text: &str,
+        no_fold: bool,
+        fold_only: bool,
+    ) -> (CommandId, Answer) {
+        let origin = self.origin();
+        let id = origin.command_id;
+        let blocks = vec![Block::Text { text: text.into() }];
+        let input = Input::Submit {
+            origin,
+            blocks,
+            loop_id: None,
+            no_fold,
+            fold_only,
+        };
+        (id, self.feed(input))
+    }
+
+    /// A prompt that is accepted.
+    pub(crate) fn prompt(&mut self, text: &str) -> CommandId {
+        let (id, answer) = self.submit(text);
+        assert_eq!(answer, Answer::Accepted, "the prompt is accepted");
+        id
+    }
+
+    /// What preparation saw, taken now.
+    pub(crate) fn prepared(&mut self, execution: Execution) -> Reserve {
+        Reserve {
+            origin: self.origin(),
+            loop_id: self.session.state.active_loop,
+            harness_id: self.session.state.agent.clone(),
+            operation: Operation::Command {
+                text: "/goal  ship".into(),
+            },
+            execution,
+            expected_revision: None,
+            settings_epoch: self.session.state.settings_epoch,
+            run_id: self.session.state.run_id,
+            state_epoch: None,
+            waited: false,
+        }
+    }
+
+    pub(crate) fn reserve(&mut self, reserve: Reserve) -> Answer {
+        self.feed(Input::Reserve(Box::new(reserve)))
+    }
+
+    pub(crate) fn try_control(&mut self) -> Answer {
+        let reserve = self.prepared(Execution::Control);
+        self.reserve(reserve)
+    }
+
+    pub(crate) fn try_exclusive(&mut self) -> Answer {
+        let reserve = self.prepared(Execution::Exclusive);
+        self.reserve(reserve)
+    }
+
+    /// An operation that is reserved.
+    pub(crate) fn operation(&mut self, execution: Execution) -> (CommandId, InvocationId) {
+        let reserve = self.prepared(execution);
+        let id = reserve.origin.command_id;
+        match self.reserve(reserve) {
+            Answer::Reserved(invocation) => (id, invocation),
+            other => panic!("not reserved: {other:?}"),
+        }
+    }
+
+    pub(crate) fn control(&mut self) -> (CommandId, InvocationId) {
+        self.operation(Execution::Control)
+    }
+
+    pub(crate) fn exclusive(&mut self) -> (CommandId, InvocationId) {
+        self.operation(Execution::Exclusive)
+    }
+
+    pub(crate) fn interrupt(&mut self) -> Answer {
+        let origin = self.origin();
+        self.feed(Input::Interrupt { origin })
+    }
+
+    pub(crate) fn answer(&mut self, gate_id: GateId, reply: GateReply) -> Answer {
+        let origin = self.origin();
+        self.feed(Input::Answer {
+            origin,
+            gate_id,
+            reply,
+        })
+    }
+
+    pub(crate) fn retract(&mut self, target: CommandId) -> Answer {
+        let origin = self.origin();
+        self.feed(Input::Retract { origin, target })
+    }
+
+    pub(crate) fn release(&mut self, targets: &[CommandId]) -> Answer {
+        let origin = self.origin();
+        self.feed(Input::Release {
+            origin,
+            loop_id: None,
+            targets: targets.to_vec(),
+        })
+    }
+
+    pub(crate) fn set(
+        &mut self,
+        title: Option<&str>,
+        params: Option<Params>,
+        agent: Option<&str>,
+    ) -> Answer {
+        let origin = self.origin();
+        self.feed(Input::Settings {
+            origin,
+            title: title.map(str::to_owned),
+            model: None,
+            params,
+            agent: agent.map(|a| a.parse().unwrap()),
+        })
+    }
+
+    // ---- the provider -----------------------------------------------------------------------
+
+    pub(crate) fn message(&mut self, text: &str) -> Message {
+        use harness_core::ids::Ids;
+        Message {
+            id: MessageId(self.ids.mint().unwrap_or(Uuid::max())),
+            role: Role::Assistant,
+            turn_id: self.session.live.owner.as_ref().and_then(|o| o.turn),
+            created_at: self.now,
+            parts: vec![Part::Text { text: text.into() }],
+        }
+    }
+
+    /// The invocation that runs the live turn, or the idle control.
+    pub(crate) fn runner(&self) -> InvocationId {
+        self.session
+            .live
+            .owner
+            .as_ref()
+            .expect("a run is live")
+            .runner
+    }
+
+    pub(crate) fn started(&mut self, invocation: InvocationId, result: Result<Params, CallError>) {
+        self.feed(Input::Entered(invocation));
+        self.feed(Input::Started {
+            invocation,
+            result,
+            messages: Vec::new(),
+        });
+    }
+
+    pub(crate) fn invoked(&mut self, invocation: InvocationId, result: Result<Invoked, CallError>) {
+        self.invoked_with(invocation, result, &[]);
+    }
+
+    pub(crate) fn invoked_with(
+        &mut self,
+        invocation: InvocationId,
+        result: Result<Invoked, CallError>,
+        texts: &[&str],
+    ) {
+        let messages = texts.iter().map(|t| self.message(t)).collect();
+        self.feed(Input::Invoked {
+            invocation,
+            result,
+            messages,
+        });
+    }
+
+    pub(crate) fn done(&mut self, invocation: InvocationId, result: Result<Outcome, CallError>) {
+        self.feed(Input::Done {
+            invocation,
+            result,
+            messages: Vec::new(),
+        });
+    }
+
+    /// A prompt whose turn runs.
+    pub(crate) fn running(&mut self) -> (CommandId, InvocationId) {
+        let id = self.prompt("work");
+        let runner = self.runner();
+        self.started(runner, Ok(Params::new()));
+        (id, runner)
+    }
+
+    pub(crate) fn ask(&mut self, invocation: InvocationId, ask: GateAsk) -> GateId {
+        let input = Input::Ask {
+            invocation,
+            ask,
+            stored_rules: false,
+        };
+        match self.feed(input) {
+            Answer::Asked(gate) => gate,
+            other => panic!("not asked: {other:?}"),
+        }
+    }
+
+    pub(crate) fn announce(&mut self, id: LinkId, native: &str, start: TurnStart) -> Answer {
+        let turn = NativeTurn {
+            id: native.into(),
+            start,
+            reason: "goal".into(),
+            cause: None,
+        };
+        self.feed(Input::Announce { id, turn })
+    }
+
+    /// A native turn that was adopted and runs.
+    pub(crate) fn native(&mut self, id: LinkId, native: &str) -> InvocationId {
+        assert_eq!(
+            self.announce(id, native, TurnStart::Running),
+            Answer::Accepted
+        );
+        assert_eq!(self.announcements.get(&id), Some(&Ok(())), "it is reserved");
+        let runner = self.runner();
+        self.started(runner, Ok(Params::new()));
+        runner
+    }
+
+    pub(crate) fn announced(&self, id: LinkId) -> Option<&Result<(), ChannelError>> {
+        self.announcements.get(&id)
+    }
+
+    // ---- looking ----------------------------------------------------------------------------
+
+    pub(crate) fn status(&self) -> Status {
+        self.session.status()
+    }
+
+    pub(crate) fn events(&self) -> impl DoubleEndedIterator<Item = &Event> {
+        self.journal.iter().filter_map(|r| match r {
+            Record::Event(event) => Some(event),
+            Record::Command(_) => None,
+        })
+    }
+
+    /// Event types since a place in the journal.
+    pub(crate) fn names_since(&self, mark: usize) -> Vec<&'static str> {
+        self.journal
+            .iter()
+            .skip(mark)
+            .map(|r| match r {
+                Record::Event(event) => event.body.meta().name,
+                Record::Command(command) => command.body.type_name(),
+            })
+            .collect()
+    }
+
+    pub(crate) fn mark(&self) -> usize {
+        self.journal.len()
+    }
+
+    pub(crate) fn last(&self, name: &str) -> &EventBody {
+        let found = self.events().rev().find(|e| e.body.meta().name == name);
+        &found
+            .unwrap_or_else(|| panic!("no {name} in the journal"))
+            .body
+    }
+
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.events().filter(|e| e.body.meta().name == name).count()
+    }
+
+    pub(crate) fn result(&self, command: CommandId) -> &Resolved {
+        self.results
+            .get(&command)
+            .expect("the operation is answered")
+    }
+
+    /// An outcome that is no problem document, as its wire word and code.
+    pub(crate) fn outcome(&self, command: CommandId) -> (String, Option<String>) {
+        let result = self.result(command).as_ref().expect("a result, no problem");
+        let word = serde_json::to_value(result.status).unwrap();
+        (word.as_str().unwrap().to_owned(), result.code.clone())
+    }
+
+    pub(crate) fn problem(&self, command: CommandId) -> &Refused {
+        self.result(command).as_ref().expect_err("a problem")
+    }
+
+    pub(crate) fn effect(&self, what: impl Fn(&Effect) -> bool) -> usize {
+        self.effects.iter().filter(|e| what(e)).count()
+    }
+
+    pub(crate) fn invokes(&self) -> usize {
+        self.effect(|e| matches!(e, Effect::Invoke { .. }))
+    }
+
+    pub(crate) fn is_aborted(&self, invocation: InvocationId) -> bool {
+        self.effect(|e| matches!(e, Effect::Abort { invocation: i, .. } if *i == invocation)) > 0
+    }
+
+    pub(crate) fn called_done(&self, invocation: InvocationId) -> usize {
+        self.effect(|e| *e == Effect::CallDone(invocation))
+    }
+
+    pub(crate) fn history(&self) -> Vec<String> {
+        let text = |m: &Message| match m.parts.first() {
+            Some(Part::Text { text }) => text.clone(),
+            other => format!("{other:?}"),
+        };
+        let active = self.session.state.active_loop;
+        self.session.history.of(active).iter().map(text).collect()
+    }
+
+    pub(crate) fn run_id(&self) -> Option<RunId> {
+        self.session.view().run_id
+    }
+
+    pub(crate) fn agent_is(&self, agent: &str) -> bool {
+        self.session.state.agent.as_str() == agent && agent != HARNESS
+    }
+}
