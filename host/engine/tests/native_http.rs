@@ -503,7 +503,7 @@ async fn time_is_bounded_for_the_head_and_when_asked_for_the_body() {
     let result = fetch(&http, get(format!("{}/silent", server.origin()))).await;
     assert!(matches!(result, Err(IoError::Limit(_))), "{result:?}");
     soon(server.closed.recv()).await.unwrap();
-    let timeout = Some(Duration::from_millis(500));
+    let timeout = Some(Duration::from_secs(2));
     let response = fetch(
         &http,
         HttpRequest {
