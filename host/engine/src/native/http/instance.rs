@@ -52,7 +52,9 @@ impl Http {
         Self {
             origins,
             limits,
-            slots: Arc::new(Semaphore::new(limits.concurrent)),
+            slots: Arc::new(Semaphore::new(
+                limits.concurrent.min(Semaphore::MAX_PERMITS),
+            )),
             ended: CancellationToken::new(),
         }
     }
