@@ -9,3 +9,8 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+
+mod matrix_operations;
+mod matrix_prompts;
+mod matrix_stop;
+mod scenes;
