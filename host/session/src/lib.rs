@@ -1,5 +1,31 @@
 //! Live sessions: one actor each, over `harness-core`'s decisions, a journal and a provider.
+//!
+//! Invariants: one owner per session, its actor task; others talk to it by message; no lock is
+//! held across an await; append before acknowledge and before fan-out. Not here: what follows
+//! from an input (`harness-core`), how components run (`harness-engine`), HTTP (`harness-api`).
 
+mod actor;
+mod channel;
+mod config;
+mod create;
+mod deps;
+mod directory;
+mod drafts;
+mod fanout;
+mod handle;
+mod host;
+mod link;
+mod observer;
+mod operations;
+mod recovery;
 mod requests;
+mod signals;
+mod slots;
+mod subscription;
+mod workspaces;
 
+pub use config::HostConfig;
+pub use host::{Host, KeyState, Parts};
+pub use observer::{NoObserver, SessionObserver};
 pub use requests::*;
+pub use subscription::{Item, JournalPage, Start, Subscription};

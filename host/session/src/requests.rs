@@ -2,7 +2,9 @@
 
 use harness_core::content::Block;
 use harness_core::gate::GateReply;
-use harness_core::ids::{CommandId, GateId, HarnessId, LoopId, ProjectId, RunId, Seq, SessionId, WorkspaceId};
+use harness_core::ids::{
+    CommandId, GateId, HarnessId, LoopId, ProjectId, RunId, Seq, SessionId, WorkspaceId,
+};
 use harness_core::operation::{CommandState, Operation};
 use harness_core::provider::Params;
 use harness_core::view::{OperationResult, SessionView};

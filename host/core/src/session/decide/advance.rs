@@ -188,7 +188,7 @@ impl Out<'_, '_> {
     /// Writes the idle edges together with the end of a run when nothing can follow it, which
     /// saves an append. What may follow is left to [`Self::advance`].
     pub(super) fn rest_after(&mut self, ended: Option<LoopId>, failed: bool, interrupted: bool) {
-        let stays = |w: &Waiting| !failed && !(interrupted && w.agency.is_machine());
+        let stays = |w: &Waiting| !(failed || interrupted && w.agency.is_machine());
         let follows = |l: &LoopState| l.inbox.iter().any(|w| !w.held && !w.fold_only && stays(w));
         let waits =
             self.session.state.loops.values().any(follows) || !self.live.announced.is_empty();

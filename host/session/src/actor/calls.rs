@@ -1,0 +1,447 @@
+//! Component calls of the session's invocations: started here, awaited in tasks, returned as
+//! messages.
+
+use super::{Actor, Asked, Msg, ReserveCall, Reserved, Returned};
+use crate::channel::RunChannel;
+use harness_core::abort::{AbortHandle, AbortReason};
+use harness_core::content::Message;
+use harness_core::gate::GateAsk;
+use harness_core::ids::CommandId;
+use harness_core::provider::{
+    CallError, Channel, ChannelError, Instance, Invocation, NativeTurn, PromptInput, Refusal,
+    Started,
+};
+use harness_core::refusal::Refused;
+use harness_core::session::{
+    Answer, GateValue, Input, InvocationId, Invoked, LinkId, Origin, Sink,
+};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// What the actor keeps of one invocation.
+pub(super) struct Run {
+    pub(super) abort: AbortHandle,
+    pub(super) sink: Sink,
+    pub(super) channel: Arc<RunChannel>,
+    pub(super) instance: Option<Arc<dyn Instance>>,
+    pub(super) started: Option<Started>,
+}
+
+impl Actor {
+    /// Steps 6 to 8 of §7.1 for an operation that passed preparation.
+    pub(super) async fn reserve(&mut self, call: Box<ReserveCall>, waited: bool) {
+        let mut reserve = call.reserve.clone();
+        reserve.waited = waited;
+        let command_id = reserve.origin.command_id;
+        let keyed = call.keyed;
+        if call.gone.reason().is_some() {
+            // Nobody waits for it and nothing was recorded.
+            self.refuse_call(call, Refused::CallerGone);
+            return;
+        }
+        self.prepared.insert(command_id, call);
+        let answer = self.feed(Input::Reserve(Box::new(reserve)), keyed).await;
+        if matches!(answer, Answer::Reserved(_)) {
+            return;
+        }
+        let Some(call) = self.prepared.remove(&command_id) else {
+            return;
+        };
+        match answer {
+            Answer::WaitForHandle => {
+                self.waiting
+                    .push((call, Instant::now() + self.deps.config.handle_wait));
+            }
+            Answer::Reread => {
+                let ReserveCall {
+                    prepared, reply, ..
+                } = *call;
+                let _ = reply.send(Reserved::Reread(prepared));
+            }
+            Answer::Refused(refused) => self.refuse_call(call, *refused),
+            _ => self.refuse_call(call, Refused::Internal),
+        }
+    }
+
+    fn refuse_call(&mut self, call: Box<ReserveCall>, refused: Refused) {
+        let ReserveCall {
+            prepared,
+            instance,
+            reply,
+            ..
+        } = *call;
+        instance.discard(prepared);
+        let _ = reply.send(Reserved::Ended(Err(refused), true));
+    }
+
+    /// Controls that waited for a starting prompt ask again; without one they are refused (R65).
+    pub(super) async fn retry_waiting(&mut self) {
+        for (call, _) in std::mem::take(&mut self.waiting) {
+            let started = self.session.live.owner.as_ref().is_some_and(|o| o.handle);
+            let stopping = self.session.live.stop.is_some() || self.session.live.faulted.is_some();
+            self.reserve(call, !started && !stopping).await;
+        }
+    }
+
+    /// The channel, sink and abort of a new invocation.
+    pub(super) fn open_run(
+        &mut self,
+        invocation: InvocationId,
+        instance: Option<Arc<dyn Instance>>,
+    ) {
+        let turn = self.session.live.owner.as_ref().and_then(|o| o.turn);
+        let abort = AbortHandle::new();
+        let channel = Arc::new(RunChannel {
+            invocation,
+            context: self.operation_context(),
+            harness: self.harness_of_invocation(invocation),
+            workspace: self.session.state.workspace_id.clone(),
+            abort: abort.clone(),
+            mailbox: self.mailbox.clone(),
+            signals: self.signals.clone(),
+            deps: self.deps.clone(),
+            input: self.input_waits.subscribe(),
+            input_closed: false.into(),
+            input_wake: tokio::sync::Notify::new(),
+        });
+        self.runs.insert(
+            invocation,
+            Run {
+                abort,
+                sink: Sink::new(turn),
+                channel,
+                instance,
+                started: None,
+            },
+        );
+    }
+
+    pub(super) fn call_start_prompt(&mut self, invocation: InvocationId, input: PromptInput) {
+        self.start_with_instance(invocation, move |instance, channel| {
+            Box::pin(async move { instance.start_prompt(input, channel).await })
+        });
+    }
+
+    pub(super) fn call_adopt(
+        &mut self,
+        invocation: InvocationId,
+        native_turn_id: String,
+        command_id: CommandId,
+    ) {
+        self.start_with_instance(invocation, move |instance, channel| {
+            Box::pin(async move {
+                instance
+                    .adopt_turn(native_turn_id, command_id, channel)
+                    .await
+            })
+        });
+    }
+
+    /// Starts a turn on the loop's instance, opened first when there is none.
+    fn start_with_instance<F>(&mut self, invocation: InvocationId, start: F)
+    where
+        F: FnOnce(Arc<dyn Instance>, Arc<dyn Channel>) -> StartFuture + Send + 'static,
+    {
+        self.open_run(invocation, None);
+        let Some(channel) = self.runs.get(&invocation).map(|r| r.channel.clone()) else {
+            return;
+        };
+        let (reply, opened) = oneshot::channel();
+        self.need_instance(reply);
+        let mailbox = self.mailbox.clone();
+        tokio::spawn(async move {
+            let result = match opened.await.unwrap_or_else(|_| Err(gone())) {
+                Ok(instance) => {
+                    let _ = mailbox
+                        .send(Msg::Ran {
+                            invocation,
+                            instance: instance.clone(),
+                        })
+                        .await;
+                    start(instance, channel).await
+                }
+                Err(error) => Err(error),
+            };
+            let returned = Returned::Started(result);
+            let _ = mailbox
+                .send(Msg::Returned {
+                    invocation,
+                    returned,
+                })
+                .await;
+        });
+    }
+
+    /// Calls `invoke` on what was prepared, unless its caller is gone already (R70).
+    pub(super) fn call_invoke(&mut self, invocation: InvocationId, command_id: CommandId) {
+        let Some(call) = self.prepared.remove(&command_id) else {
+            return;
+        };
+        let ReserveCall {
+            prepared,
+            instance,
+            gone: caller,
+            reply,
+            ..
+        } = *call;
+        self.results.insert(command_id, reply);
+        self.open_run(invocation, Some(instance.clone()));
+        let Some(run) = self.runs.get(&invocation) else {
+            return;
+        };
+        if caller.reason().is_some() {
+            instance.discard(prepared);
+            self.own.push_back(Input::CallerGone(command_id));
+            self.own.push_back(Input::Invoked {
+                invocation,
+                result: Err(CallError::Refused(Refusal::Cancelled)),
+                messages: Vec::new(),
+            });
+            return;
+        }
+        if !instance.is_live() {
+            // Disposed of after preparation: the operation was not performed (R31).
+            let reason = "the provider was replaced before the operation was invoked".into();
+            self.own.push_back(Input::Invoked {
+                invocation,
+                result: Err(CallError::Unavailable {
+                    reason,
+                    loading: false,
+                }),
+                messages: Vec::new(),
+            });
+            return;
+        }
+        let channel: Arc<dyn Channel> = run.channel.clone();
+        let mailbox = self.mailbox.clone();
+        tokio::spawn(async move {
+            let returned = Returned::Invoked(instance.invoke(prepared, command_id, channel).await);
+            let _ = mailbox
+                .send(Msg::Returned {
+                    invocation,
+                    returned,
+                })
+                .await;
+        });
+    }
+
+    pub(super) fn call_done(&mut self, invocation: InvocationId) {
+        let Some(run) = self.runs.get_mut(&invocation) else {
+            return;
+        };
+        let (Some(started), Some(instance)) = (run.started.take(), run.instance.clone()) else {
+            return;
+        };
+        let mailbox = self.mailbox.clone();
+        tokio::spawn(async move {
+            let returned = Returned::Done(instance.done(started).await);
+            let _ = mailbox
+                .send(Msg::Returned {
+                    invocation,
+                    returned,
+                })
+                .await;
+        });
+    }
+
+    pub(super) async fn returned(&mut self, invocation: InvocationId, returned: Returned) {
+        let input = match returned {
+            Returned::Started(Ok(started)) => {
+                let params = started.params.clone();
+                self.keep_started(invocation, started);
+                Input::Started {
+                    invocation,
+                    result: Ok(params),
+                    messages: Vec::new(),
+                }
+            }
+            Returned::Started(Err(error)) => {
+                let messages = self.close_sink(invocation, true);
+                Input::Started {
+                    invocation,
+                    result: Err(error),
+                    messages,
+                }
+            }
+            Returned::Invoked(Ok(Invocation::Started(started))) => {
+                let params = started.params.clone();
+                self.keep_started(invocation, started);
+                Input::Invoked {
+                    invocation,
+                    result: Ok(Invoked::Started(params)),
+                    messages: Vec::new(),
+                }
+            }
+            Returned::Invoked(Ok(Invocation::Completed(outcome))) => {
+                let messages = self.close_sink(invocation, false);
+                Input::Invoked {
+                    invocation,
+                    result: Ok(Invoked::Completed(outcome)),
+                    messages,
+                }
+            }
+            Returned::Invoked(Err(error)) => {
+                let messages = self.close_sink(invocation, true);
+                Input::Invoked {
+                    invocation,
+                    result: Err(error),
+                    messages,
+                }
+            }
+            Returned::Done(result) => {
+                let messages = self.close_sink(invocation, result.is_err());
+                Input::Done {
+                    invocation,
+                    result,
+                    messages,
+                }
+            }
+        };
+        self.feed(input, None).await;
+    }
+
+    fn keep_started(&mut self, invocation: InvocationId, started: Started) {
+        if let Some(run) = self.runs.get_mut(&invocation) {
+            run.started = Some(started);
+        }
+    }
+
+    fn close_sink(&mut self, invocation: InvocationId, cut: bool) -> Vec<Message> {
+        self.runs
+            .get_mut(&invocation)
+            .map(|r| r.sink.close(cut))
+            .unwrap_or_default()
+    }
+
+    pub(super) async fn interrupt(
+        &mut self,
+        origin: Origin,
+        reply: oneshot::Sender<Result<bool, Refused>>,
+    ) {
+        // An activity that the provider opened a moment ago counts.
+        match self.feed(Input::Interrupt { origin }, None).await {
+            Answer::Stopping => {
+                if self.session.live.stop.is_some() {
+                    self.stops.push(reply);
+                } else {
+                    let _ = reply.send(Ok(true));
+                }
+            }
+            Answer::Bool(interrupted) => {
+                let _ = reply.send(Ok(interrupted));
+            }
+            Answer::Refused(refused) => {
+                let _ = reply.send(Err(*refused));
+            }
+            _ => {
+                let _ = reply.send(Err(Refused::Internal));
+            }
+        }
+    }
+
+    pub(super) async fn ask(
+        &mut self,
+        invocation: InvocationId,
+        ask: GateAsk,
+        stored_rules: bool,
+        reply: oneshot::Sender<Result<Asked, ChannelError>>,
+    ) {
+        let answer = self
+            .feed(
+                Input::Ask {
+                    invocation,
+                    ask,
+                    stored_rules,
+                },
+                None,
+            )
+            .await;
+        let result = match answer {
+            Answer::Asked(gate_id) => {
+                let (sender, answer) = oneshot::channel();
+                self.gates.insert(gate_id, sender);
+                if let Err(Ok(Asked::Open { .. })) = reply.send(Ok(Asked::Open { gate_id, answer }))
+                {
+                    // The call was dropped before it learned its gate.
+                    self.gates.remove(&gate_id);
+                    self.feed(Input::Unasked(gate_id), None).await;
+                }
+                return;
+            }
+            Answer::Approved(decision) => Ok(Asked::Decided(GateValue::Approval(decision))),
+            Answer::Channel(error) => Err(error),
+            Answer::Refused(_) => Err(ChannelError::Failed(
+                "the request could not be recorded".into(),
+            )),
+            _ => Err(ChannelError::Closed),
+        };
+        let _ = reply.send(result);
+    }
+
+    pub(super) async fn announce(
+        &mut self,
+        turn: NativeTurn,
+        reply: oneshot::Sender<
+            Result<(LinkId, oneshot::Receiver<Result<(), ChannelError>>), ChannelError>,
+        >,
+    ) {
+        self.last_announcement += 1;
+        let id = self.last_announcement;
+        let (sender, decided) = oneshot::channel();
+        self.announcements.insert(id, sender);
+        let result = match self.feed(Input::Announce { id, turn }, None).await {
+            Answer::Accepted => Ok((id, decided)),
+            Answer::Channel(error) => {
+                self.announcements.remove(&id);
+                Err(error)
+            }
+            _ => {
+                self.announcements.remove(&id);
+                Err(ChannelError::Failed(
+                    "the announcement could not be recorded".into(),
+                ))
+            }
+        };
+        if reply.send(result).is_err() {
+            self.announcements.remove(&id);
+            self.feed(Input::Unannounce(id), None).await;
+        }
+    }
+
+    pub(super) fn history(
+        &self,
+        invocation: InvocationId,
+        limit: usize,
+    ) -> Result<Vec<Message>, ChannelError> {
+        let owner = self
+            .session
+            .live
+            .owner
+            .as_ref()
+            .ok_or(ChannelError::Closed)?;
+        if !owner.invocations.contains_key(&invocation) {
+            return Err(ChannelError::Closed);
+        }
+        Ok(self
+            .session
+            .history
+            .newest(owner.loop_id, limit, owner.turn))
+    }
+
+    /// Fires an invocation's abort.
+    pub(super) fn abort_run(&mut self, invocation: InvocationId, reason: AbortReason) {
+        if let Some(run) = self.runs.get(&invocation) {
+            run.abort.abort(reason);
+        }
+    }
+}
+
+type StartFuture = harness_core::provider::BoxFuture<'static, Result<Started, CallError>>;
+
+fn gone() -> CallError {
+    CallError::Unavailable {
+        reason: "the session ended".into(),
+        loading: false,
+    }
+}

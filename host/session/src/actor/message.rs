@@ -1,0 +1,175 @@
+//! What an actor is told.
+
+use crate::fanout::Feed;
+use crate::requests::{Delivery, Keyed};
+use crate::slots::Slot;
+use harness_core::abort::AbortSignal;
+use harness_core::content::{Message, NewMessage, Part, Role};
+use harness_core::gate::GateAsk;
+use harness_core::ids::GateId;
+use harness_core::provider::{
+    CallError, ChannelError, Instance, Invocation as Invoked, NativeTurn, Outcome, Prepared,
+    Started, WriterId,
+};
+use harness_core::refusal::Refused;
+use harness_core::session::{Answer, GateValue, Input, InvocationId, LinkId, Origin, Reserve};
+use harness_core::view::{OperationResult, Snapshot};
+use harness_journal::{IdempotencyScope, StoredResponse};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// An answer to an import that can be refused.
+type Reply<T> = oneshot::Sender<Result<T, ChannelError>>;
+
+/// A write to the conversation.
+pub(crate) enum SinkOp {
+    Append(NewMessage),
+    Open(Role),
+    Delta(WriterId, Part),
+    Replace(WriterId, u32, Part),
+    Finish(WriterId),
+}
+
+/// What a write answers.
+pub(crate) enum SinkReply {
+    Done,
+    Writer(WriterId),
+    Index(u32),
+}
+
+/// What asking a person answers at once.
+pub(crate) enum Asked {
+    /// A stored rule decided.
+    Decided(GateValue),
+    /// A gate is open.
+    Open {
+        gate_id: GateId,
+        answer: oneshot::Receiver<GateValue>,
+    },
+}
+
+/// How a component call returned.
+pub(crate) enum Returned {
+    Started(Result<Started, CallError>),
+    Invoked(Result<Invoked, CallError>),
+    Done(Result<Outcome, CallError>),
+}
+
+/// An operation that passed preparation.
+pub(crate) struct ReserveCall {
+    pub(crate) reserve: Reserve,
+    pub(crate) prepared: Prepared,
+    pub(crate) instance: Arc<dyn Instance>,
+    /// Fires when its HTTP request is gone.
+    pub(crate) gone: AbortSignal,
+    pub(crate) keyed: Option<(IdempotencyScope, Keyed)>,
+    pub(crate) reply: oneshot::Sender<Reserved>,
+}
+
+/// What becomes of it.
+pub(crate) enum Reserved {
+    /// The command state moved on: compare again.
+    Reread(Prepared),
+    /// Its result, or why there is none. `true`: refused before reserve, nothing was recorded.
+    Ended(Result<OperationResult, Refused>, bool),
+}
+
+/// What a fed input answers.
+pub(crate) struct Fed {
+    pub(crate) answer: Answer,
+    /// How a gate answer reached the provider.
+    pub(crate) delivery: Delivery,
+}
+
+/// A message to a session's actor.
+pub(crate) enum Msg {
+    /// A client's request.
+    Feed {
+        input: Input,
+        keyed: Option<(IdempotencyScope, Keyed)>,
+        reply: oneshot::Sender<Fed>,
+    },
+    /// A provider's import.
+    Import { input: Input, reply: Reply<Answer> },
+    /// A prepared operation.
+    Reserve(Box<ReserveCall>),
+    /// The HTTP request of an operation is gone.
+    CallerGone(harness_core::ids::CommandId),
+    /// Stop; answered when it has ended.
+    Interrupt {
+        origin: Origin,
+        reply: oneshot::Sender<Result<bool, Refused>>,
+    },
+    /// A write to a conversation.
+    Sink {
+        invocation: InvocationId,
+        op: SinkOp,
+        reply: Reply<SinkReply>,
+    },
+    /// A question to a person.
+    Ask {
+        invocation: InvocationId,
+        ask: GateAsk,
+        stored_rules: bool,
+        reply: Reply<Asked>,
+    },
+    /// A native turn began.
+    Announce {
+        turn: NativeTurn,
+        reply: Reply<(LinkId, oneshot::Receiver<Result<(), ChannelError>>)>,
+    },
+    /// Saved messages for the provider.
+    History {
+        invocation: InvocationId,
+        limit: usize,
+        reply: Reply<Vec<Message>>,
+    },
+    /// Saved messages for a client: at most `limit`, from the given index.
+    Messages {
+        from: usize,
+        limit: usize,
+        reply: oneshot::Sender<Vec<Message>>,
+    },
+    /// The whole picture.
+    Snapshot { reply: oneshot::Sender<Snapshot> },
+    /// A new subscriber, with the picture it starts from.
+    Subscribe {
+        reply: oneshot::Sender<(Feed, Snapshot)>,
+    },
+    /// Somebody needs the loop's instance.
+    NeedInstance {
+        reply: oneshot::Sender<Result<Arc<dyn Instance>, CallError>>,
+    },
+    /// An instance was opened.
+    Opened {
+        generation: u64,
+        result: Result<Arc<dyn Instance>, CallError>,
+    },
+    /// An invocation runs in this instance.
+    Ran {
+        invocation: InvocationId,
+        instance: Arc<dyn Instance>,
+    },
+    /// A component call returned.
+    Returned {
+        invocation: InvocationId,
+        returned: Returned,
+    },
+    /// A slot that was waited for.
+    SlotGranted(Slot),
+    /// The drain bound of open activities passed.
+    DrainExpired,
+    /// The answer of a keyed request, to be kept.
+    Answered {
+        scope: IdempotencyScope,
+        key: Keyed,
+        response: StoredResponse,
+        reply: oneshot::Sender<()>,
+    },
+    /// Delete the session; refused while it is live.
+    Delete {
+        reply: oneshot::Sender<Result<(), Refused>>,
+    },
+    /// The host shuts down.
+    Close { reply: oneshot::Sender<()> },
+}

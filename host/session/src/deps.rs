@@ -1,0 +1,39 @@
+//! What every session shares: stores, harnesses, slots, settings, and who is told of changes.
+
+use crate::config::HostConfig;
+use crate::directory::Directory;
+use crate::observer::SessionObserver;
+use crate::slots::Slots;
+use dashmap::DashMap;
+use harness_core::ids::{Ids, WorkspaceId};
+use harness_core::provider::Harnesses;
+use harness_core::view::SessionView;
+use harness_journal::{Catalog, Journal, Workspace};
+use std::sync::Arc;
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+/// Shared by all actors of a host.
+pub(crate) struct Deps {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) harnesses: Arc<dyn Harnesses>,
+    /// Live sessions.
+    pub(crate) directory: Directory,
+    /// Workspaces known to be ready.
+    pub(crate) workspaces: DashMap<WorkspaceId, Workspace>,
+    pub(crate) slots: Slots,
+    pub(crate) config: HostConfig,
+    pub(crate) observer: Arc<dyn SessionObserver>,
+    /// Rows that changed, for list streams. A slow list reader skips rows; it has no replay.
+    pub(crate) rows: broadcast::Sender<Arc<SessionView>>,
+}
+
+/// UUIDv7 ids.
+pub(crate) struct TimeOrdered;
+
+impl Ids for TimeOrdered {
+    fn mint(&mut self) -> Option<Uuid> {
+        Some(Uuid::now_v7())
+    }
+}

@@ -1,0 +1,175 @@
+//! A live session as others see it: its mailbox, and what its actor published last.
+//!
+//! Reading what is published takes no lock and no message. Whoever holds the handle keeps the
+//! session from being parked.
+
+use crate::actor::Msg;
+use arc_swap::ArcSwap;
+use harness_core::ids::{HarnessId, LoopId, RunId};
+use harness_core::provider::{DiscoveryContext, Instance, OperationContext, Params, Workspace};
+use harness_core::refusal::Refused;
+use harness_core::view::{SessionView, Status};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// State of an actor as others see it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Readiness {
+    /// It reads its journal.
+    Loading,
+    /// It takes requests.
+    Ready,
+    /// It could not be loaded.
+    Failed(Box<Refused>),
+}
+
+/// A session's mailbox and what it published.
+pub(crate) struct Handle {
+    pub(crate) ordinary: mpsc::Sender<Msg>,
+    /// Stop and shutdown overtake everything else (S29).
+    pub(crate) priority: mpsc::Sender<Msg>,
+    /// Set before the session is ready.
+    pub(crate) published: Arc<OnceLock<Arc<ArcSwap<Published>>>>,
+    pub(crate) readiness: watch::Receiver<Readiness>,
+}
+
+/// What an actor publishes after each decision.
+pub(crate) struct Published {
+    pub(crate) view: Arc<SessionView>,
+    pub(crate) loop_id: LoopId,
+    pub(crate) harness: HarnessId,
+    pub(crate) native_session_id: Option<String>,
+    pub(crate) workspace: Option<Workspace>,
+    pub(crate) settings_epoch: u64,
+    pub(crate) state_epoch: u64,
+    /// The last durable reserve.
+    pub(crate) run_id: Option<RunId>,
+    pub(crate) stopping: bool,
+    pub(crate) faulted: bool,
+    /// The loop's instance, if one is open.
+    pub(crate) instance: Option<Arc<dyn Instance>>,
+    /// Its first append is durable.
+    pub(crate) born: bool,
+}
+
+impl Published {
+    /// Context of discovery and of the link.
+    pub(crate) fn discovery_context(&self) -> DiscoveryContext {
+        DiscoveryContext {
+            project_id: self.view.project_id.clone(),
+            session_id: Some(self.view.id),
+            native_session_id: self.native_session_id.clone(),
+            workspace: self.workspace.clone(),
+            model: self.view.model.clone(),
+            effort: None,
+            loop_mode: None,
+            params: self.params(),
+        }
+    }
+
+    /// Context of preparation (R22).
+    pub(crate) fn operation_context(&self) -> OperationContext {
+        OperationContext {
+            project_id: self.view.project_id.clone(),
+            session_id: self.view.id,
+            loop_id: self.loop_id,
+            native_session_id: self.native_session_id.clone(),
+            workspace: self.workspace.clone(),
+            model: self.view.model.clone(),
+            effort: None,
+            loop_mode: None,
+            params: self.params(),
+        }
+    }
+
+    fn params(&self) -> Params {
+        self.view.params.clone()
+    }
+
+    /// Why no operation can be admitted now, as far as it can be told before preparation.
+    pub(crate) fn refuses_operations(&self) -> Option<Refused> {
+        if self.faulted {
+            Some(Refused::SessionFaulted)
+        } else if self.view.status == Status::Stopped {
+            Some(Refused::SessionStopped)
+        } else if self.stopping {
+            Some(Refused::SessionStopping)
+        } else {
+            None
+        }
+    }
+}
+
+impl Handle {
+    /// Waits until the journal is read.
+    pub(crate) async fn ready(&self) -> Result<(), Refused> {
+        let mut readiness = self.readiness.clone();
+        loop {
+            match readiness.borrow_and_update().clone() {
+                Readiness::Ready => return Ok(()),
+                Readiness::Failed(refused) => return Err(*refused),
+                Readiness::Loading => {}
+            }
+            // The actor panicked before it was ready.
+            readiness.changed().await.map_err(|_| Refused::Internal)?;
+        }
+    }
+
+    /// What was published last.
+    pub(crate) fn published(&self) -> Result<Arc<Published>, Refused> {
+        self.published
+            .get()
+            .map(|p| p.load_full())
+            .ok_or(Refused::Restoring)
+    }
+
+    /// Sends a message that is answered.
+    pub(crate) async fn call<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<T>) -> Msg,
+    ) -> Result<T, Refused> {
+        self.send_to(&self.ordinary, message).await
+    }
+
+    /// As [`Self::call`], ahead of everything else.
+    pub(crate) async fn urgent<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<T>) -> Msg,
+    ) -> Result<T, Refused> {
+        self.send_to(&self.priority, message).await
+    }
+
+    async fn send_to<T>(
+        &self,
+        lane: &mpsc::Sender<Msg>,
+        message: impl FnOnce(oneshot::Sender<T>) -> Msg,
+    ) -> Result<T, Refused> {
+        let (reply, answer) = oneshot::channel();
+        lane.send(message(reply))
+            .await
+            .map_err(|_| Refused::Internal)?;
+        answer.await.map_err(|_| Refused::Internal)
+    }
+
+    /// The loop's instance, opened when there is none.
+    pub(crate) async fn instance(
+        &self,
+    ) -> Result<Arc<dyn Instance>, harness_core::provider::CallError> {
+        let known = self
+            .published()
+            .ok()
+            .and_then(|p| p.instance.clone())
+            .filter(|i| i.is_live());
+        if let Some(instance) = known {
+            return Ok(instance);
+        }
+        self.call(|reply| Msg::NeedInstance { reply })
+            .await
+            .unwrap_or_else(|_| {
+                Err(harness_core::provider::CallError::Unavailable {
+                    reason: "the session ended".into(),
+                    loading: false,
+                })
+            })
+    }
+}

@@ -1,0 +1,172 @@
+//! What a running provider tells its session without waiting for an answer.
+//!
+//! The contract's synchronous imports return at once, so they cannot wait for room in the actor's
+//! mailbox. They set marks here and wake the actor. Every mark is a set or a latest value, so that
+//! no number of calls makes it grow.
+
+use harness_core::abort::{AbortHandle, AbortReason};
+use harness_core::content::Usage;
+use harness_core::ids::GateId;
+use harness_core::provider::{ChannelError, WriterId};
+use harness_core::session::{InvocationId, LinkId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Activities an instance may hold open (N5).
+const MAX_ACTIVITIES: usize = 8;
+/// Withdrawals remembered between two looks of the actor; more open gates cannot be.
+const MAX_WITHDRAWALS: usize = 256;
+
+/// The board of one session.
+#[derive(Default)]
+pub(crate) struct Signals {
+    wake: Notify,
+    // A std mutex: held for a few instructions, never across an await.
+    marks: Mutex<Marks>,
+}
+
+/// What was marked since the last look.
+#[derive(Default)]
+pub(crate) struct Marks {
+    pub(crate) entered: BTreeSet<InvocationId>,
+    pub(crate) usage: BTreeMap<InvocationId, Usage>,
+    pub(crate) abandoned: BTreeSet<(InvocationId, WriterId)>,
+    pub(crate) withdrawn: BTreeSet<(InvocationId, String)>,
+    pub(crate) unasked: BTreeSet<GateId>,
+    pub(crate) unannounced: BTreeSet<LinkId>,
+    pub(crate) state_changed: bool,
+    pub(crate) activities_changed: bool,
+    activities: BTreeMap<LinkId, (String, AbortHandle)>,
+    last_activity: LinkId,
+}
+
+impl Signals {
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets a mark and wakes the actor.
+    pub(crate) fn mark(&self, set: impl FnOnce(&mut Marks)) {
+        set(&mut self.marks());
+        self.wake.notify_one();
+    }
+
+    /// The provider withdraws a request.
+    pub(crate) fn withdraw(&self, invocation: InvocationId, id: String) {
+        self.mark(|m| {
+            if m.withdrawn.len() < MAX_WITHDRAWALS && id.len() <= 256 {
+                m.withdrawn.insert((invocation, id));
+            }
+        });
+    }
+
+    /// Resolves when something was marked.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Takes the marks; the open activities stay.
+    pub(crate) fn take(&self) -> Marks {
+        let mut marks = self.marks();
+        let taken = std::mem::take(&mut *marks);
+        marks.activities = taken.activities.clone();
+        marks.last_activity = taken.last_activity;
+        taken
+    }
+
+    /// Opens an activity.
+    pub(crate) fn begin_activity(
+        &self,
+        label: String,
+    ) -> Result<(LinkId, AbortHandle), ChannelError> {
+        if !(1..=128).contains(&label.len()) {
+            return Err(ChannelError::Limit(
+                "an activity label has 1 to 128 bytes".into(),
+            ));
+        }
+        let abort = AbortHandle::new();
+        let id = {
+            let mut marks = self.marks();
+            if marks.activities.len() >= MAX_ACTIVITIES {
+                return Err(ChannelError::Limit(format!(
+                    "{MAX_ACTIVITIES} activities are open"
+                )));
+            }
+            marks.last_activity += 1;
+            let id = marks.last_activity;
+            marks.activities.insert(id, (label, abort.clone()));
+            marks.activities_changed = true;
+            id
+        };
+        self.wake.notify_one();
+        Ok((id, abort))
+    }
+
+    /// An activity's handle dropped.
+    pub(crate) fn end_activity(&self, id: LinkId) {
+        self.mark(|m| {
+            m.activities.remove(&id);
+            m.activities_changed = true;
+        });
+    }
+
+    /// Fires the signal of every open activity.
+    pub(crate) fn abort_activities(&self, reason: AbortReason) {
+        let handles: Vec<_> = self
+            .marks()
+            .activities
+            .values()
+            .map(|(_, abort)| abort.clone())
+            .collect();
+        for abort in handles {
+            abort.abort(reason);
+        }
+    }
+
+    /// Open activities with their labels.
+    pub(crate) fn activities(&self) -> BTreeMap<LinkId, String> {
+        self.marks()
+            .activities
+            .iter()
+            .map(|(id, (label, _))| (*id, label.clone()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n5_at_most_eight_activities_with_short_labels() {
+        let signals = Signals::default();
+        let ids: Vec<_> = (0..MAX_ACTIVITIES)
+            .map(|_| signals.begin_activity("goal".into()).unwrap().0)
+            .collect();
+        assert!(matches!(
+            signals.begin_activity("goal".into()),
+            Err(ChannelError::Limit(_))
+        ));
+        signals.end_activity(ids[0]);
+        assert!(signals.begin_activity("goal".into()).is_ok());
+        assert!(matches!(
+            signals.begin_activity("x".repeat(129)),
+            Err(ChannelError::Limit(_))
+        ));
+        signals.abort_activities(AbortReason::UserStop);
+        assert_eq!(signals.activities().len(), MAX_ACTIVITIES);
+    }
+
+    #[test]
+    fn w9_marks_do_not_grow_with_calls() {
+        let signals = Signals::default();
+        for n in 0..10_000 {
+            signals.withdraw(1, format!("w{n}"));
+            signals.mark(|m| m.state_changed = true);
+        }
+        let marks = signals.take();
+        assert_eq!(marks.withdrawn.len(), MAX_WITHDRAWALS);
+        assert!(marks.state_changed && !signals.take().state_changed);
+    }
+}
