@@ -1,0 +1,274 @@
+//! Sessions: creating, listing, reading, changing and deleting them, and their conversation.
+
+use super::commands::wire_operation;
+use crate::auth::{Access, Invoke, Read};
+use crate::blocks;
+use crate::extract::{Asked, InPath, Intent, NoQuery, Strict};
+use crate::flight::{Done, perform};
+use crate::page::{self, Listed, PageQuery};
+use crate::problem::Problem;
+use crate::state::ApiState;
+use axum::Json;
+use axum::extract::State;
+use axum::response::Response;
+use harness_core::content::{Block, Message};
+use harness_core::ids::{CommandId, HarnessId, ProjectId, WorkspaceId};
+use harness_core::operation::Operation;
+use harness_core::provider::{ParamValue, Params};
+use harness_core::view::{OperationResult, SessionView, Status};
+use harness_journal::SessionFilter;
+use harness_session::{CreateRequest, DraftRequest, First, SettingsRequest};
+use http::StatusCode;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Most parameters of a request.
+const MAX_PARAMS: usize = 256;
+const MAX_MODEL: usize = 128;
+
+/// A session to be made: exactly one of `prompt` and `operation` says what it does first (R43).
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSession {
+    /// Its project.
+    project_id: ProjectId,
+    /// For a person, at most 1 KiB.
+    title: String,
+    /// Qualified id of its harness.
+    agent: HarnessId,
+    /// Where it works; the project's default when absent.
+    workspace_id: Option<WorkspaceId>,
+    /// Its model; the harness's own choice when absent.
+    model: Option<String>,
+    /// Parameters over the harness's defaults.
+    #[serde(default)]
+    #[schema(value_type = std::collections::HashMap<String, ParamValue>)]
+    params: Params,
+    /// A first prompt.
+    prompt: Option<Vec<Block>>,
+    /// A first native operation.
+    operation: Option<Operation>,
+    /// With `operation`: the revision of the command state it was chosen from.
+    #[serde(rename = "expectedRevision")]
+    expected_revision: Option<String>,
+}
+
+/// What creation is answered with: the session, and what became of its first request.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub(crate) struct CreatedView {
+    /// The session.
+    #[serde(flatten)]
+    session: SessionView,
+    /// Command id of the first prompt or operation.
+    command_id: CommandId,
+    /// What became of a first operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    operation_result: Option<OperationResult>,
+}
+
+pub(crate) fn check_settings(model: Option<&str>, params: &Params) -> Result<(), Problem> {
+    if let Some(model) = model {
+        blocks::text("model", model, MAX_MODEL)?;
+    }
+    if params.len() > MAX_PARAMS {
+        return Err(Problem::invalid(format!("`params` has {} members; at most {MAX_PARAMS} are taken", params.len())));
+    }
+    Ok(())
+}
+
+impl NewSession {
+    fn checked(self) -> Result<CreateRequest, Problem> {
+        blocks::title(&self.title)?;
+        check_settings(self.model.as_deref(), &self.params)?;
+        let first = match (self.prompt, self.operation) {
+            (Some(prompt), None) => {
+                if self.expected_revision.is_some() {
+                    return Err(Problem::invalid("`expectedRevision` belongs to an `operation`; leave it out with a `prompt`"));
+                }
+                blocks::check(&prompt, "prompt")?;
+                First::Prompt(prompt)
+            }
+            (None, Some(operation)) => First::Operation {
+                operation: wire_operation(operation)?,
+                expected_revision: self.expected_revision,
+            },
+            _ => return Err(Problem::invalid("send exactly one of `prompt` and `operation`")),
+        };
+        let draft = DraftRequest {
+            project_id: self.project_id,
+            agent: self.agent,
+            workspace_id: self.workspace_id,
+            model: self.model,
+            params: self.params,
+        };
+        Ok(CreateRequest { draft, title: self.title, first })
+    }
+}
+
+/// Makes a session and has it do its first prompt or operation.
+#[utoipa::path(post, path = "/v1/sessions", tag = "Sessions",
+    params(("Idempotency-Key" = Option<String>, Header, description = "1 to 255 bytes")),
+    request_body(content = NewSession, examples(
+        ("prompt" = (value = json!({"project_id": "default", "title": "Ship it", "agent": "demo/planner",
+            "prompt": [{"type": "text", "text": "What is left to do?"}]}))),
+        ("operation" = (value = json!({"project_id": "default", "title": "Ship it", "agent": "demo/planner",
+            "operation": {"kind": "command", "text": "/goal  ship it"}})))
+    )),
+    responses((status = 201, body = CreatedView)))]
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    access: Access<Invoke>,
+    _: NoQuery,
+    intent: Intent<NewSession>,
+) -> Result<Response, Problem> {
+    let request = intent.body.checked()?;
+    access.reach(&request.draft.project_id)?;
+    perform(&state, access.grant(), None, intent.key, move |plane, caller, gone| async move {
+        let created = plane.create(caller, request, gone).await?;
+        let id = created.session.id;
+        let view = CreatedView {
+            session: created.session,
+            command_id: created.command_id,
+            operation_result: created.operation_result,
+        };
+        Done::created(id, &view)
+    })
+    .await
+}
+
+/// Which sessions.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionsQuery {
+    /// Only those of this project.
+    project_id: Option<ProjectId>,
+    /// Only those of this status.
+    #[param(inline)]
+    status: Option<Status>,
+    /// Most items, 1 to 1000; 100 when absent.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next_cursor` of the page before, unchanged.
+    cursor: Option<String>,
+}
+
+/// Sessions within the token's reach, newest first.
+#[utoipa::path(get, path = "/v1/sessions", tag = "Sessions", params(SessionsQuery),
+    responses((status = 200, body = Listed<SessionView>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    access: Access<Read>,
+    Asked(query): Asked<SessionsQuery>,
+) -> Result<Json<Listed<SessionView>>, Problem> {
+    let page = page::request(query.limit, query.cursor)?;
+    let projects = match query.project_id {
+        Some(id) => vec![access.project(&state, id).await?],
+        None => access.projects().iter().cloned().collect(),
+    };
+    let status = query.status.map(|status| status.as_str().to_owned());
+    let found = state.plane().sessions(SessionFilter { projects, status, page }).await?;
+    Ok(Json(Listed::from_page(found, |session| session)))
+}
+
+/// One session.
+#[utoipa::path(get, path = "/v1/sessions/{session_id}", tag = "Sessions",
+    params(("session_id" = uuid::Uuid, Path)), responses((status = 200, body = SessionView)))]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    access: Access<Read>,
+    InPath(raw): InPath<String>,
+    _: NoQuery,
+) -> Result<Json<SessionView>, Problem> {
+    let id = raw.parse().map_err(|_| Problem::session_not_found(&raw))?;
+    let session = state.plane().session(id).await?;
+    if !access.sees(&session.project_id) {
+        return Err(Problem::session_not_found(&raw));
+    }
+    Ok(Json(session))
+}
+
+/// Changed settings of a session; what is absent stays.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// New title, at most 1 KiB.
+    title: Option<String>,
+    /// New model; null for the harness's own choice.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    model: Option<Option<String>>,
+    /// Parameters to merge over the stored ones.
+    #[schema(value_type = Option<std::collections::HashMap<String, ParamValue>>)]
+    params: Option<Params>,
+    /// Another harness; clears the native conversation.
+    agent: Option<HarnessId>,
+}
+
+/// Tells `null` from absent.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// Changes settings. `model` and `agent` only while nothing runs or waits.
+#[utoipa::path(patch, path = "/v1/sessions/{session_id}", tag = "Sessions",
+    params(("session_id" = uuid::Uuid, Path)),
+    request_body(content = Settings, example = json!({"title": "Ship it today", "params": {"planning": true}})),
+    responses((status = 200, body = SessionView)))]
+pub(crate) async fn change(
+    State(state): State<ApiState>,
+    access: Access<Invoke>,
+    InPath(raw): InPath<String>,
+    _: NoQuery,
+    Strict(settings): Strict<Settings>,
+) -> Result<Response, Problem> {
+    let id = access.session(&state, &raw).await?;
+    if let Some(title) = &settings.title {
+        blocks::title(title)?;
+    }
+    let none = Params::new();
+    check_settings(settings.model.as_ref().and_then(Option::as_deref), settings.params.as_ref().unwrap_or(&none))?;
+    let request = SettingsRequest {
+        title: settings.title,
+        model: settings.model,
+        params: settings.params,
+        agent: settings.agent,
+    };
+    if request.title.is_none() && request.model.is_none() && request.params.is_none() && request.agent.is_none() {
+        return Err(Problem::invalid("nothing to change; send `title`, `model`, `params` or `agent`"));
+    }
+    perform(&state, access.grant(), Some(id), None, move |plane, caller, _| async move {
+        Done::json(StatusCode::OK, &plane.patch(id, caller, request).await?)
+    })
+    .await
+}
+
+/// Deletes a session with its journal. Only while nothing runs.
+#[utoipa::path(delete, path = "/v1/sessions/{session_id}", tag = "Sessions",
+    params(("session_id" = uuid::Uuid, Path)), responses((status = 204)))]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    access: Access<Invoke>,
+    InPath(raw): InPath<String>,
+    _: NoQuery,
+) -> Result<StatusCode, Problem> {
+    let id = access.session(&state, &raw).await?;
+    let plane = state.plane().clone();
+    let task = tokio::spawn(async move { plane.delete(id).await });
+    task.await.map_err(|_| Problem::internal())??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The saved conversation, oldest first.
+#[utoipa::path(get, path = "/v1/sessions/{session_id}/messages", tag = "Sessions",
+    params(("session_id" = uuid::Uuid, Path), PageQuery), responses((status = 200, body = Listed<Message>)))]
+pub(crate) async fn messages(
+    State(state): State<ApiState>,
+    access: Access<Read>,
+    InPath(raw): InPath<String>,
+    Asked(page): Asked<PageQuery>,
+) -> Result<Json<Listed<Message>>, Problem> {
+    let page = page.stored()?;
+    let id = access.session(&state, &raw).await?;
+    let found = state.plane().messages(id, page).await?;
+    Ok(Json(Listed::from_page(found, |message| message)))
+}

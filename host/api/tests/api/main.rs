@@ -1,0 +1,13 @@
+//! The router, driven without a socket over a recording double of the layer below.
+//!
+//! The catalogue is the real embedded store; sessions, harnesses and providers are scripted.
+
+mod auth;
+mod commands;
+mod document;
+mod idempotency;
+mod journey;
+mod lists;
+mod refusals;
+mod streams;
+mod support;

@@ -1,0 +1,673 @@
+//! The double and the one way requests are sent.
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::stream::{BoxStream, StreamExt};
+use harness_api::plane::{Answer, Item, JournalPage, KeyState, Start};
+use harness_api::{ApiParts, ApiState, Plane, Policy, hash_token, router};
+use harness_core::abort::{AbortReason, AbortSignal};
+use harness_core::admin::{AdminError, LogLine, ProviderAdmin, ProviderReport};
+use harness_core::content::Message;
+use harness_core::gate::{ApprovalRequest, Gate, GateAsk, GateReply};
+use harness_core::ids::{
+    CommandId, GateId, HarnessId, LoopId, ProjectId, Seq, SessionId, TokenId, ToolExecutionId,
+};
+use harness_core::operation::{CommandState, NativeCommand};
+use harness_core::provider::{
+    BoxFuture, CallError, Compatibility, Harness, HarnessInfo, HarnessStatus, Harnesses, Instance, InstanceHost,
+    InstanceScope, ModelSpec, ProviderState, Readiness, WorkspaceNeed,
+};
+use harness_core::refusal::Refused;
+use harness_core::view::{OperationResult, OutcomeStatus, QueuedInput, SessionView, Snapshot, Status};
+use harness_journal::{
+    Catalog, NewToken, Page, PageRequest, Project, SessionFilter, SqliteOptions, SqliteStore, Token, TokenScope,
+    Workspace,
+};
+use harness_session::{
+    Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, First, GateAnswer, InputRequest, Keyed,
+    OperationRequest, SettingsRequest,
+};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+use tower::ServiceExt;
+use uuid::Uuid;
+
+pub const ADMIN: &str = "bootstrap-token";
+pub const SESSION: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0001);
+/// A session of project `other`.
+pub const FOREIGN: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0002);
+pub const LOOP: Uuid = Uuid::from_u128(3);
+pub const COMMAND: Uuid = Uuid::from_u128(4);
+pub const GATE: Uuid = Uuid::from_u128(5);
+
+/// What the double was asked, and what it answers.
+#[derive(Default)]
+pub struct Script {
+    /// Names of the calls that change something, with what matters of them.
+    pub calls: Mutex<Vec<String>>,
+    /// Callers of those calls.
+    pub callers: Mutex<Vec<Caller>>,
+    /// Recorded answers of keyed requests.
+    pub recorded: Mutex<HashMap<CommandId, (Keyed, u16, Bytes)>>,
+    /// Next answers of `invoke`, in order; then it completes.
+    pub invoke: Mutex<Vec<Result<OperationResult, Refused>>>,
+    /// When set, `invoke` waits for it or for its caller to leave.
+    pub hold: Mutex<Option<Arc<Notify>>>,
+    /// Told when `invoke` was entered.
+    pub entered: Notify,
+    /// How `invoke` was told to end.
+    pub gone: Mutex<Option<AbortReason>>,
+    /// Told when `gone` was set.
+    pub left: Notify,
+    /// What `subscribe` yields, once.
+    pub stream: Mutex<Option<BoxStream<'static, Item>>>,
+    /// Where subscriptions began.
+    pub starts: Mutex<Vec<Start>>,
+    /// What `subscribe_lists` yields.
+    pub lists: Mutex<Vec<SessionView>>,
+    /// `invoke` panics when true.
+    pub panics: Mutex<bool>,
+    /// Why the host is not ready.
+    pub unready: Mutex<Option<String>>,
+    /// Entered `invoke`.
+    pub invoked: AtomicUsize,
+}
+
+pub struct Double {
+    pub script: Script,
+    store: Arc<SqliteStore>,
+}
+
+pub fn completed() -> OperationResult {
+    OperationResult {
+        status: OutcomeStatus::Completed,
+        message: Some("done".into()),
+        code: None,
+        command_id: CommandId::from(COMMAND),
+        run_id: None,
+        params_effective: None,
+    }
+}
+
+pub fn session(id: Uuid, project: &str) -> SessionView {
+    let at = "2026-01-02T03:04:05Z".parse().unwrap();
+    SessionView {
+        id: id.into(),
+        project_id: project.parse().unwrap(),
+        title: "Ship it".into(),
+        status: Status::Completed,
+        agent: "demo/planner".parse().unwrap(),
+        model: None,
+        params: Default::default(),
+        workspace_id: "default".parse().unwrap(),
+        agent_session_id: None,
+        active_loop_id: LOOP.into(),
+        open_gates: 0,
+        queued: 0,
+        held: 0,
+        activities: vec![],
+        last_seq: 17,
+        run_id: None,
+        error: None,
+        created_at: at,
+        updated_at: at,
+    }
+}
+
+fn known(id: SessionId) -> Result<SessionView, Refused> {
+    match id.0 {
+        SESSION => Ok(session(SESSION, "default")),
+        FOREIGN => Ok(session(FOREIGN, "other")),
+        _ => Err(Refused::SessionNotFound(id.to_string())),
+    }
+}
+
+fn state() -> CommandStateView {
+    let harness_id: HarnessId = "demo/planner".parse().unwrap();
+    let state = CommandState {
+        commands: vec![NativeCommand {
+            name: "/goal".into(),
+            description: "Work toward an objective".into(),
+            argument_help: None,
+            composer: None,
+            disabled_reason: None,
+        }],
+        slash_commands: true,
+        ..CommandState::default()
+    };
+    CommandStateView {
+        revision: state.revision(&harness_id),
+        harness_id,
+        as_of: "2026-01-02T03:04:05Z".parse().unwrap(),
+        push: true,
+        state,
+    }
+}
+
+pub fn gate() -> Gate {
+    Gate {
+        gate_id: GateId::from(GATE),
+        ask: GateAsk::Permission(ApprovalRequest {
+            title: "Run".into(),
+            tool_name: "shell".into(),
+            tool_input: "{}".into(),
+            tool_use_id: "t1".into(),
+            rules: vec![],
+        }),
+        loop_id: LOOP.into(),
+        turn_id: None,
+        tool_execution_id: ToolExecutionId::from(Uuid::from_u128(9)),
+        opened_at: "2026-01-02T03:04:05Z".parse().unwrap(),
+    }
+}
+
+impl Double {
+    fn note(&self, caller: &Caller, what: String) {
+        self.script.calls.lock().unwrap().push(what);
+        self.script.callers.lock().unwrap().push(caller.clone());
+    }
+
+    pub fn calls(&self) -> Vec<String> {
+        self.script.calls.lock().unwrap().clone()
+    }
+}
+
+impl Plane for Double {
+    fn draft_command_state(&self, request: DraftRequest) -> Answer<'_, CommandStateView> {
+        async move {
+            match request.project_id.as_str() {
+                "default" => Ok(state()),
+                other => Err(Refused::ProjectNotFound(other.into())),
+            }
+        }
+        .boxed()
+    }
+
+    fn create(&self, caller: Caller, request: CreateRequest, _: AbortSignal) -> Answer<'_, Created> {
+        async move {
+            self.note(&caller, format!("create {}", request.title));
+            let id = caller.key.map_or(SESSION, |key| key.session_id.0);
+            Ok(Created {
+                session: session(id, request.draft.project_id.as_str()),
+                command_id: COMMAND.into(),
+                operation_result: matches!(request.first, First::Operation { .. }).then(completed),
+            })
+        }
+        .boxed()
+    }
+
+    fn session(&self, id: SessionId) -> Answer<'_, SessionView> {
+        async move { known(id) }.boxed()
+    }
+
+    fn sessions(&self, filter: SessionFilter) -> Answer<'_, Page<SessionView>> {
+        async move {
+            if filter.page.cursor.as_deref().is_some_and(|cursor| cursor != "next") {
+                return Err(Refused::InvalidRequest("the cursor is invalid".into()));
+            }
+            let all = [session(SESSION, "default"), session(FOREIGN, "other")];
+            let items = all
+                .into_iter()
+                .filter(|s| filter.projects.is_empty() || filter.projects.contains(&s.project_id))
+                .filter(|s| filter.status.as_deref().is_none_or(|status| status == s.status.as_str()))
+                .collect();
+            Ok(Page { items, next_cursor: None })
+        }
+        .boxed()
+    }
+
+    fn patch(&self, id: SessionId, caller: Caller, request: SettingsRequest) -> Answer<'_, SessionView> {
+        async move {
+            let mut session = known(id)?;
+            self.note(&caller, format!("patch model={:?}", request.model));
+            session.title = request.title.unwrap_or(session.title);
+            Ok(session)
+        }
+        .boxed()
+    }
+
+    fn delete(&self, id: SessionId) -> Answer<'_, ()> {
+        async move {
+            known(id)?;
+            self.note(&Caller::default(), format!("delete {id}"));
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn messages(&self, id: SessionId, _: PageRequest) -> Answer<'_, Page<Message>> {
+        async move { known(id).map(|_| Page { items: vec![], next_cursor: None }) }.boxed()
+    }
+
+    fn command_state(&self, id: SessionId) -> Answer<'_, CommandStateView> {
+        async move { known(id).map(|_| state()) }.boxed()
+    }
+
+    fn invoke(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: OperationRequest,
+        gone: AbortSignal,
+    ) -> Answer<'_, OperationResult> {
+        async move {
+            known(id)?;
+            self.note(&caller, format!("invoke {:?}", request.operation));
+            self.script.invoked.fetch_add(1, Ordering::SeqCst);
+            self.script.entered.notify_one();
+            if *self.script.panics.lock().unwrap() {
+                panic!("scripted");
+            }
+            let hold = self.script.hold.lock().unwrap().clone();
+            if let Some(hold) = hold {
+                tokio::select! {
+                    () = hold.notified() => {}
+                    reason = gone.aborted() => {
+                        *self.script.gone.lock().unwrap() = Some(reason);
+                        self.script.left.notify_one();
+                        return Ok(OperationResult { status: OutcomeStatus::Cancelled, ..completed() });
+                    }
+                }
+            }
+            let mut answers = self.script.invoke.lock().unwrap();
+            if answers.is_empty() { Ok(completed()) } else { answers.remove(0) }
+        }
+        .boxed()
+    }
+
+    fn submit(&self, id: SessionId, caller: Caller, request: InputRequest) -> Answer<'_, CommandId> {
+        async move {
+            known(id)?;
+            if request.loop_id.is_some_and(|id| id.0 != LOOP) {
+                return Err(Refused::LoopNotFound("unknown".into()));
+            }
+            self.note(&caller, format!("submit {}", request.blocks.len()));
+            Ok(COMMAND.into())
+        }
+        .boxed()
+    }
+
+    fn queue(&self, id: SessionId) -> Answer<'_, Vec<QueuedInput>> {
+        async move {
+            known(id)?;
+            let input = |n: u128, held| QueuedInput {
+                command_id: Uuid::from_u128(n).into(),
+                loop_id: LOOP.into(),
+                held,
+                blocks: vec![],
+                created_at: "2026-01-02T03:04:05Z".parse().unwrap(),
+            };
+            Ok(vec![input(21, false), input(22, true), input(20, false)])
+        }
+        .boxed()
+    }
+
+    fn retract(&self, id: SessionId, caller: Caller, command: CommandId) -> Answer<'_, bool> {
+        async move {
+            known(id)?;
+            self.note(&caller, format!("retract {command}"));
+            Ok(command.0 == COMMAND)
+        }
+        .boxed()
+    }
+
+    fn release(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        _: Option<LoopId>,
+        ids: Vec<CommandId>,
+    ) -> Answer<'_, Vec<CommandId>> {
+        async move {
+            known(id)?;
+            self.note(&caller, format!("release {}", ids.len()));
+            Ok(vec![COMMAND.into()])
+        }
+        .boxed()
+    }
+
+    fn interrupt(&self, id: SessionId, caller: Caller, _: Option<LoopId>) -> Answer<'_, bool> {
+        async move {
+            known(id)?;
+            self.note(&caller, "interrupt".into());
+            Ok(true)
+        }
+        .boxed()
+    }
+
+    fn gates(&self, id: SessionId) -> Answer<'_, Vec<Gate>> {
+        async move { known(id).map(|_| vec![gate()]) }.boxed()
+    }
+
+    fn answer(&self, id: SessionId, caller: Caller, answer: GateAnswer) -> Answer<'_, Delivery> {
+        async move {
+            known(id)?;
+            if answer.gate_id.0 != GATE {
+                return Err(Refused::GateNotFound);
+            }
+            if matches!(answer.reply, GateReply::ApproveOnce | GateReply::ApproveAlways | GateReply::Deny(_)) {
+                answer.reply.check(&gate().ask)?;
+            }
+            self.note(&caller, format!("answer {:?}", answer.reply));
+            Ok(Delivery::Acknowledged)
+        }
+        .boxed()
+    }
+
+    fn journal(&self, id: SessionId, from: Seq, limit: usize) -> Answer<'_, JournalPage> {
+        async move {
+            known(id)?;
+            let events = (from..20).take(limit).map(|seq| format!("{{\"seq\":{seq}}}").into()).collect::<Vec<_>>();
+            let next_seq = from + events.len() as u64;
+            Ok(JournalPage { events, next_seq, done: next_seq >= 20 })
+        }
+        .boxed()
+    }
+
+    fn subscribe(&self, id: SessionId, from: Start) -> Answer<'_, BoxStream<'static, Item>> {
+        async move {
+            known(id)?;
+            self.script.starts.lock().unwrap().push(from);
+            let stream = self.script.stream.lock().unwrap().take();
+            Ok(stream.unwrap_or_else(|| futures::stream::pending().boxed()))
+        }
+        .boxed()
+    }
+
+    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, SessionView> {
+        let sessions = self.script.lists.lock().unwrap().clone();
+        futures::stream::iter(sessions)
+            .filter(move |s| futures::future::ready(project.as_ref().is_none_or(|p| *p == s.project_id)))
+            .boxed()
+    }
+
+    fn keyed(&self, _: Option<SessionId>, key: Keyed) -> Answer<'_, KeyState> {
+        async move {
+            match self.script.recorded.lock().unwrap().get(&key.command_id) {
+                None => Ok(KeyState::Fresh),
+                Some((first, _, _)) if first.body_sha256 != key.body_sha256 => Err(Refused::IdempotencyConflict),
+                Some((_, status, body)) => Ok(KeyState::Done { status: *status, body: body.clone() }),
+            }
+        }
+        .boxed()
+    }
+
+    fn answered(&self, _: SessionId, key: Keyed, status: u16, body: Bytes) -> BoxFuture<'_, ()> {
+        self.script.recorded.lock().unwrap().insert(key.command_id, (key, status, body));
+        futures::future::ready(()).boxed()
+    }
+
+    fn create_project(&self, project: Project, workspace: Option<Workspace>) -> Answer<'_, Project> {
+        async move {
+            let stored = self.store.create_project(project.clone(), workspace).await;
+            stored.map(|()| project).map_err(|_| Refused::InvalidRequest("the id is taken".into()))
+        }
+        .boxed()
+    }
+
+    fn create_workspace(&self, workspace: Workspace) -> Answer<'_, Workspace> {
+        async move {
+            let stored = self.store.create_workspace(workspace.clone()).await;
+            stored.map(|()| workspace).map_err(|_| Refused::InvalidRequest("the id is taken".into()))
+        }
+        .boxed()
+    }
+
+    fn catalog(&self) -> Arc<dyn Catalog> {
+        self.store.clone()
+    }
+
+    fn harnesses(&self) -> Arc<dyn Harnesses> {
+        Arc::new(OneHarness(Arc::new(Planner("demo/planner".parse().unwrap()))))
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.script.unready.lock().unwrap().clone().map_or(Ok(()), Err)
+    }
+}
+
+struct OneHarness(Arc<Planner>);
+
+impl Harnesses for OneHarness {
+    fn list(&self) -> Vec<Arc<dyn Harness>> {
+        vec![self.0.clone()]
+    }
+    fn get(&self, id: &HarnessId) -> Option<Arc<dyn Harness>> {
+        (*id == self.0.0).then(|| self.0.clone() as Arc<dyn Harness>)
+    }
+}
+
+struct Planner(HarnessId);
+
+impl Harness for Planner {
+    fn id(&self) -> &HarnessId {
+        &self.0
+    }
+    fn info(&self) -> Option<Arc<HarnessInfo>> {
+        Some(Arc::new(HarnessInfo {
+            id: self.0.clone(),
+            label: "Planner".into(),
+            version: "0.1.0".into(),
+            models: vec![ModelSpec { id: "m1".into(), label: "M1".into(), efforts: vec![] }],
+            loop_modes: vec![],
+            params: vec![],
+            workspace: WorkspaceNeed::None,
+            timeout: harness_core::provider::TimeoutStrategy::Activity,
+            features: Default::default(),
+        }))
+    }
+    fn status(&self) -> HarnessStatus {
+        HarnessStatus {
+            state: ProviderState::Incompatible,
+            reason: None,
+            readiness: Some(Readiness {
+                native_version: Some("9".into()),
+                compatibility: Compatibility::Incompatible("too new".into()),
+                models: vec![],
+            }),
+        }
+    }
+    fn open(
+        &self,
+        _: InstanceScope,
+        _: Arc<dyn InstanceHost>,
+    ) -> BoxFuture<'_, Result<Arc<dyn Instance>, CallError>> {
+        futures::future::ready(Err(CallError::Lost("the double has no instances".into()))).boxed()
+    }
+}
+
+pub struct Operator;
+
+fn report() -> ProviderReport {
+    ProviderReport {
+        id: "demo/planner".parse().unwrap(),
+        label: Some("Planner".into()),
+        version: None,
+        state: ProviderState::Ready,
+        reason: None,
+        component: "embedded".into(),
+        sha256: "0".repeat(64),
+        contract: None,
+        grants: vec![],
+        limits: vec![],
+        load_ms: None,
+        cached: false,
+        instances: 0,
+        restarts: 0,
+        recent_failures: 0,
+        last_failure: None,
+    }
+}
+
+impl ProviderAdmin for Operator {
+    fn reports(&self) -> Vec<ProviderReport> {
+        vec![report()]
+    }
+    fn report(&self, id: &HarnessId) -> Option<ProviderReport> {
+        (id.as_str() == "demo/planner").then(report)
+    }
+    fn install<'a>(&'a self, component: &'a str, _: &'a str) -> BoxFuture<'a, Result<ProviderReport, AdminError>> {
+        async move {
+            match component {
+                "/disk" => Err(AdminError::Failed("/secret/path: I/O error".into())),
+                c if c.ends_with(".wasm") => Ok(report()),
+                _ => Err(AdminError::Refused("not a component; build it for wasm32-wasip2".into())),
+            }
+        }
+        .boxed()
+    }
+    fn remove<'a>(&'a self, id: &'a HarnessId) -> BoxFuture<'a, Result<(), AdminError>> {
+        async move { self.report(id).map(|_| ()).ok_or_else(|| AdminError::NotFound(id.clone())) }.boxed()
+    }
+    fn release(&self, id: &HarnessId) -> Result<ProviderReport, AdminError> {
+        self.report(id).ok_or_else(|| AdminError::NotFound(id.clone()))
+    }
+    fn logs(&self, id: &HarnessId, limit: usize) -> Result<Vec<LogLine>, AdminError> {
+        self.report(id).ok_or_else(|| AdminError::NotFound(id.clone()))?;
+        let line = LogLine { at: "2026-01-02T03:04:05Z".parse().unwrap(), level: "info".into(), text: "hi".into() };
+        Ok(vec![line; limit.min(2)])
+    }
+}
+
+/// One server without a socket.
+pub struct Server {
+    pub app: Router,
+    pub state: ApiState,
+    pub double: Arc<Double>,
+    pub store: Arc<SqliteStore>,
+    _directory: tempfile::TempDir,
+}
+
+pub async fn server() -> Server {
+    server_with(Policy::for_listener("127.0.0.1:7717".parse().unwrap())).await
+}
+
+pub async fn server_with(policy: Policy) -> Server {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(&SqliteOptions::new(directory.path().join("data"))).unwrap());
+    for id in ["default", "other"] {
+        let project = Project { id: id.parse().unwrap(), name: id.into(), default_workspace_id: None };
+        store.create_project(project, None).await.unwrap();
+    }
+    let double = Arc::new(Double { script: Script::default(), store: store.clone() });
+    let state = ApiState::new(ApiParts {
+        plane: double.clone(),
+        providers: Arc::new(Operator),
+        policy,
+        bootstrap: Some(hash_token(ADMIN)),
+        metrics: Some(Arc::new(|| "harness_up 1\n".into())),
+        join_trace: None,
+        max_body: None,
+        ping: None,
+    });
+    Server { app: router(state.clone()), state, double, store, _directory: directory }
+}
+
+impl Server {
+    /// Stores a token with these scopes, limited to these projects when there are any.
+    pub async fn token(&self, scopes: &[TokenScope], projects: &[&str]) -> String {
+        let secret = harness_api::new_token();
+        let token = Token {
+            id: TokenId::from(Uuid::now_v7()),
+            name: "test".into(),
+            scopes: scopes.to_vec(),
+            projects: projects.iter().map(|p| p.parse().unwrap()).collect(),
+            created_at_ms: 0,
+        };
+        self.store.create_token(NewToken { token, hash: hash_token(&secret) }).await.unwrap();
+        secret
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Response<Body> {
+        self.app.clone().oneshot(request).await.unwrap()
+    }
+
+    /// Sends it and reads the whole answer as JSON.
+    pub async fn ask(&self, request: Request<Body>) -> (StatusCode, Value) {
+        let response = self.send(request).await;
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let value = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap() };
+        (status, value)
+    }
+
+    pub async fn get(&self, path: &str) -> (StatusCode, Value) {
+        self.ask(get(path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        self.ask(post(path, body)).await
+    }
+
+    /// Sends it and expects this problem.
+    pub async fn refuses(&self, request: Request<Body>, status: u16, code: &str) -> Value {
+        let what = format!("{} {}", request.method(), request.uri());
+        let response = self.send(request).await;
+        assert_eq!(response.headers()["content-type"], "application/problem+json", "{what}");
+        let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
+        let got = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let problem: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!((got, problem["code"].as_str().unwrap()), (status, code), "{what}: {problem}");
+        assert_eq!(problem["type"], format!("urn:harness-host:problem:{code}"));
+        assert_eq!(problem["status"], status);
+        assert_eq!(problem["request_id"], id);
+        assert!(problem["retryable"].is_boolean() && problem["title"].is_string());
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{what}");
+        problem
+    }
+}
+
+pub fn request(method: Method, path: &str) -> http::request::Builder {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "127.0.0.1:7717")
+        .header("authorization", format!("Bearer {ADMIN}"))
+}
+
+/// The same, with another token.
+pub fn with_token(method: Method, path: &str, token: &str) -> http::request::Builder {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "127.0.0.1:7717")
+        .header("authorization", format!("Bearer {token}"))
+}
+
+pub fn get(path: &str) -> Request<Body> {
+    request(Method::GET, path).body(Body::empty()).unwrap()
+}
+
+pub fn post(path: &str, body: Value) -> Request<Body> {
+    request(Method::POST, path)
+        .header("content-type", "application/json")
+        .body(Body::from(body.to_string()))
+        .unwrap()
+}
+
+/// `/v1/sessions/<the known one><rest>`.
+pub fn at(rest: &str) -> String {
+    format!("/v1/sessions/{SESSION}{rest}")
+}
+
+/// A snapshot of the known session.
+pub fn snapshot() -> Item {
+    Item::Snapshot {
+        seq: 17,
+        snapshot: Box::new(Snapshot {
+            session: session(SESSION, "default"),
+            loops: vec![],
+            gates: vec![gate()],
+            queued_inputs: vec![],
+            uncertain_operations: vec![],
+        }),
+    }
+}
