@@ -621,7 +621,7 @@ async fn wait(process: Rc<dyn Process>) -> i32 {
 async fn soon(
     clock: &Rc<dyn Clock>,
     ms: u32,
-    mut exit: &mut (impl Future<Output = i32> + FusedFuture + Unpin),
+    mut exit: &mut (impl FusedFuture<Output = i32> + Unpin),
 ) -> Option<i32> {
     if exit.is_terminated() {
         return None;

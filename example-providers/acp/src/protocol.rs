@@ -186,6 +186,7 @@ pub(crate) struct SessionUpdate {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "sessionUpdate", rename_all = "snake_case")]
+#[allow(clippy::enum_variant_names)] // the protocol's names
 pub(crate) enum Update {
     AgentMessageChunk {
         content: ContentBlock,

@@ -180,17 +180,14 @@ pub async fn drive<E: NativeEvent, H: TurnHandler<E>>(
                 gates.count.with(|count| *count = count.saturating_sub(1));
                 failed = handler.answered(answer).await.err();
             }
-            waiting = input => match waiting {
-                Ok(true) => {
-                    failed = match channel.take_input().await {
-                        Ok(inputs) if inputs.is_empty() => None,
-                        Ok(inputs) => handler.inputs(inputs).await.err(),
-                        Err(error) => Some(Error::Channel(error)),
-                    };
-                    input = channel.input_ready().boxed_local().fuse();
-                }
-                // Closed for good.
-                Ok(false) | Err(_) => {}
+            // False or an error: closed for good.
+            waiting = input => if waiting == Ok(true) {
+                failed = match channel.take_input().await {
+                    Ok(inputs) if inputs.is_empty() => None,
+                    Ok(inputs) => handler.inputs(inputs).await.err(),
+                    Err(error) => Some(Error::Channel(error)),
+                };
+                input = channel.input_ready().boxed_local().fuse();
             },
             next = events.next().boxed_local().fuse() => match next {
                 Signal::Lost(reason) => return match (ending, terminal) {
