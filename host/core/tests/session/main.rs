@@ -13,4 +13,6 @@ mod support;
 mod matrix_operations;
 mod matrix_prompts;
 mod matrix_stop;
+mod operations;
+mod outcomes;
 mod scenes;
