@@ -1,7 +1,7 @@
 //! Component calls of the session's invocations: started here, awaited in tasks, returned as
 //! messages.
 
-use super::{Actor, Asked, Msg, ReserveCall, Reserved, Returned};
+use super::{Actor, Announced, Asked, Msg, Reply, ReserveCall, Reserved, Returned};
 use crate::channel::RunChannel;
 use harness_core::abort::{AbortHandle, AbortReason};
 use harness_core::content::Message;
@@ -12,9 +12,7 @@ use harness_core::provider::{
     Started,
 };
 use harness_core::refusal::Refused;
-use harness_core::session::{
-    Answer, GateValue, Input, InvocationId, Invoked, LinkId, Origin, Sink,
-};
+use harness_core::session::{Answer, GateValue, Input, InvocationId, Invoked, Origin, Sink};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -379,13 +377,7 @@ impl Actor {
         let _ = reply.send(result);
     }
 
-    pub(super) async fn announce(
-        &mut self,
-        turn: NativeTurn,
-        reply: oneshot::Sender<
-            Result<(LinkId, oneshot::Receiver<Result<(), ChannelError>>), ChannelError>,
-        >,
-    ) {
+    pub(super) async fn announce(&mut self, turn: NativeTurn, reply: Reply<Announced>) {
         self.last_announcement += 1;
         let id = self.last_announcement;
         let (sender, decided) = oneshot::channel();

@@ -18,8 +18,11 @@ use harness_journal::{IdempotencyScope, StoredResponse};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
+/// An announcement's number, and where its decision comes.
+pub(crate) type Announced = (LinkId, oneshot::Receiver<Result<(), ChannelError>>);
+
 /// An answer to an import that can be refused.
-type Reply<T> = oneshot::Sender<Result<T, ChannelError>>;
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, ChannelError>>;
 
 /// A write to the conversation.
 pub(crate) enum SinkOp {
@@ -116,7 +119,7 @@ pub(crate) enum Msg {
     /// A native turn began.
     Announce {
         turn: NativeTurn,
-        reply: Reply<(LinkId, oneshot::Receiver<Result<(), ChannelError>>)>,
+        reply: Reply<Announced>,
     },
     /// Saved messages for the provider.
     History {
