@@ -14,7 +14,7 @@ use harness_core::provider::{
 use harness_core::session::{Answer, Input, LinkId};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 /// The link of one loop's instances.
@@ -23,6 +23,8 @@ pub(crate) struct SessionLink {
     signals: Arc<Signals>,
     published: Arc<ArcSwap<Published>>,
     deps: Arc<Deps>,
+    /// One announcement at a time; more wait (N11).
+    announcing: Semaphore,
     turns: Pace,
     messages: Pace,
 }
@@ -42,6 +44,7 @@ impl SessionLink {
             signals,
             published,
             deps,
+            announcing: Semaphore::new(1),
             turns,
             messages,
         }
@@ -104,6 +107,11 @@ impl InstanceHost for SessionLink {
 
     fn announce_turn(&self, turn: NativeTurn) -> BoxFuture<'_, Result<(), ChannelError>> {
         Box::pin(async move {
+            let _one = self
+                .announcing
+                .acquire()
+                .await
+                .map_err(|_| ChannelError::Closed)?;
             self.turns.pass().await;
             let (reply, answer) = oneshot::channel();
             self.mailbox
