@@ -10,9 +10,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod gates;
 mod matrix_operations;
 mod matrix_prompts;
 mod matrix_stop;
 mod operations;
 mod outcomes;
+mod queue;
 mod scenes;

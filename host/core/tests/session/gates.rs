@@ -1,0 +1,388 @@
+//! Gates: order of records, answers, redaction, withdrawal, end (R75-R77, S80-S85, N17).
+
+use crate::scenes::{exclusive_starting, idle_control, turn_ended, turn_running};
+use crate::support::{Sim, code, completed, form, permission, stopped};
+use harness_core::event::{Decided, EventBody};
+use harness_core::gate::{
+    AnswerSource, ApprovalDecision, CloseReason, FormAnswer, GateAsk, GateReply, MAX_ANSWER,
+};
+use harness_core::ids::GateId;
+use harness_core::provider::{ChannelError, Outcome, Params};
+use harness_core::session::{Answer, GateValue, Input, InvocationId, Invoked};
+use harness_core::view::Status;
+
+fn running() -> (Sim, InvocationId) {
+    let scene = turn_running();
+    (scene.sim, scene.runner.unwrap())
+}
+
+fn reply(lists: &[&[&str]]) -> GateReply {
+    let list = |l: &&[&str]| l.iter().map(|&v| v.to_owned()).collect();
+    GateReply::Answer(lists.iter().map(list).collect())
+}
+
+fn closed_as(sim: &Sim, gate: GateId) -> CloseReason {
+    let found = sim.events().find_map(|e| match &e.body {
+        EventBody::GateResolved {
+            gate_id, reason, ..
+        } if *gate_id == gate => Some(*reason),
+        _ => None,
+    });
+    found.expect("the gate is resolved")
+}
+
+#[test]
+fn s80_a_gate_is_prepared_in_private_before_it_opens() {
+    for (ask, requested) in [
+        (form(), "UserInputRequested"),
+        (permission(&[]), "PermissionRequested"),
+    ] {
+        let (mut sim, runner) = running();
+        let mark = sim.mark();
+        sim.ask(runner, ask);
+        assert_eq!(
+            sim.names_since(mark),
+            ["GatePrepared", requested, "GateOpened"]
+        );
+        assert_eq!(sim.session.state.gates().len(), 1, "listed");
+    }
+}
+
+#[test]
+fn s80_a_gate_that_cannot_be_written_is_not_open() {
+    let (mut sim, runner) = running();
+    sim.disk_full = true;
+    let ask = form();
+    sim.feed(Input::Ask {
+        invocation: runner,
+        ask,
+        stored_rules: false,
+    });
+    assert!(sim.session.state.gates().is_empty());
+    assert!(sim.session.live.gates.is_empty());
+}
+
+#[test]
+fn s80_i37_a_failed_resolve_leaves_the_gate_answerable() {
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, form());
+    sim.disk_full = true;
+    assert_eq!(
+        code(&sim.answer(gate, GateReply::Decline)),
+        "store_unavailable"
+    );
+    assert!(!sim.gates.contains_key(&gate), "nobody was told anything");
+    sim.disk_full = false;
+    assert_eq!(sim.answer(gate, GateReply::Decline), Answer::Accepted);
+    assert_eq!(sim.gates[&gate], GateValue::Form(FormAnswer::Dismissed));
+}
+
+#[test]
+fn s82_r76_the_answer_is_durable_before_it_is_dispatched() {
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, form());
+    let mark = sim.mark();
+    sim.answer(gate, reply(&[&["left"], &["hush"]]));
+    assert_eq!(sim.names_since(mark), ["ProvideUserInput", "GateResolved"]);
+    let given = FormAnswer::Submitted(vec![vec!["left".into()], vec!["hush".into()]]);
+    assert_eq!(sim.gates[&gate], GateValue::Form(given));
+    assert_eq!(closed_as(&sim, gate), CloseReason::Answered);
+}
+
+#[test]
+fn s81_i37_a_secret_answer_is_nowhere_in_the_journal() {
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, form());
+    sim.answer(gate, reply(&[&["left"], &["hunter2-secret"]]));
+    sim.done(runner, Ok(Outcome::default()));
+    let stored: Vec<String> = sim
+        .journal
+        .iter()
+        .map(|r| String::from_utf8(r.encode().unwrap().bytes).unwrap())
+        .collect();
+    assert!(
+        stored.iter().all(|r| !r.contains("hunter2")),
+        "the secret leaked"
+    );
+    assert!(stored.iter().any(|r| r.contains("{\"redacted\":true}")));
+    assert!(
+        stored
+            .iter()
+            .any(|r| r.contains("[[\"left\"],{\"redacted\":true}]")),
+        "others are verbatim"
+    );
+    let shown = serde_json::to_string(&sim.session.snapshot()).unwrap();
+    assert!(!shown.contains("hunter2"));
+}
+
+#[test]
+fn r76_a_wrong_answer_leaves_the_gate_open() {
+    let long = "x".repeat(MAX_ANSWER + 1);
+    let table = [
+        (reply(&[&["left"]]), "invalid_request"),
+        (reply(&[&["left"], &[], &[]]), "invalid_request"),
+        (reply(&[&["left", "right"], &[]]), "invalid_request"),
+        (reply(&[&["middle"], &[]]), "invalid_request"),
+        (reply(&[&["left"], &["a", "b"]]), "invalid_request"),
+        (reply(&[&["left"], &[&long]]), "payload_too_large"),
+        (GateReply::ApproveOnce, "gate_kind_mismatch"),
+        (GateReply::Deny(None), "gate_kind_mismatch"),
+    ];
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, form());
+    let mark = sim.mark();
+    for (wrong, expected) in table {
+        assert_eq!(code(&sim.answer(gate, wrong)), expected);
+        assert_eq!((sim.mark(), sim.status()), (mark, Status::AwaitingInput));
+    }
+    assert_eq!(
+        sim.answer(gate, reply(&[&[], &[]])),
+        Answer::Accepted,
+        "S84: a valid one still works"
+    );
+}
+
+#[test]
+fn s83_how_an_approval_is_decided() {
+    let deny = || GateReply::Deny(Some("not here".into()));
+    let table = [
+        (
+            GateReply::ApproveOnce,
+            ApprovalDecision::ApproveOnce,
+            Decided::ApproveOnce,
+            "ApproveToolCall",
+        ),
+        (
+            GateReply::ApproveAlways,
+            ApprovalDecision::ApproveAlways,
+            Decided::ApproveAlwaysWorkspace,
+            "ApproveToolCall",
+        ),
+        (
+            deny(),
+            ApprovalDecision::Deny(Some("not here".into())),
+            Decided::Deny,
+            "DenyToolCall",
+        ),
+    ];
+    for (reply, decision, decided, command) in table {
+        let (mut sim, runner) = running();
+        let gate = sim.ask(runner, permission(&["shell:ls"]));
+        let mark = sim.mark();
+        assert_eq!(sim.answer(gate, reply), Answer::Accepted);
+        assert_eq!(
+            sim.names_since(mark),
+            [command, "GateResolved", "PermissionDecided"]
+        );
+        assert_eq!(sim.gates[&gate], GateValue::Approval(decision));
+        let expected = EventBody::PermissionDecided {
+            gate_id: gate,
+            tool_use_id: "call-1".into(),
+            decision: decided,
+            source: AnswerSource::Human,
+        };
+        assert_eq!(*sim.last("PermissionDecided"), expected, "S89");
+    }
+}
+
+#[test]
+fn s83_always_is_refused_where_it_is_not_offered() {
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, permission(&[]));
+    assert_eq!(
+        code(&sim.answer(gate, GateReply::ApproveAlways)),
+        "gate_action_invalid"
+    );
+    assert_eq!(sim.status(), Status::AwaitingInput);
+}
+
+#[test]
+fn s83_stored_rules_answer_without_a_gate_but_never_an_empty_list() {
+    let (mut sim, runner) = running();
+    let mark = sim.mark();
+    let answer = sim.feed(Input::Ask {
+        invocation: runner,
+        ask: permission(&["shell:ls"]),
+        stored_rules: true,
+    });
+    assert_eq!(answer, Answer::Approved(ApprovalDecision::ApproveAlways));
+    assert_eq!(sim.names_since(mark), ["PermissionDecided"]);
+    let without_rules = sim.feed(Input::Ask {
+        invocation: runner,
+        ask: permission(&[]),
+        stored_rules: true,
+    });
+    assert!(
+        matches!(without_rules, Answer::Asked(_)),
+        "nothing was ever approved there"
+    );
+}
+
+#[test]
+fn r75_the_session_awaits_input_until_the_last_gate_is_answered() {
+    let (mut sim, runner) = running();
+    let (first, second) = (sim.ask(runner, form()), sim.ask(runner, permission(&[])));
+    sim.answer(first, GateReply::Decline);
+    assert_eq!(sim.status(), Status::AwaitingInput);
+    sim.answer(second, GateReply::ApproveOnce);
+    assert_eq!(sim.status(), Status::InProgress);
+    sim.ask(runner, form());
+    sim.done(runner, Ok(Outcome::default()));
+    assert_eq!(
+        sim.status(),
+        Status::Completed,
+        "asks reject when the run ends"
+    );
+}
+
+#[test]
+fn s85_gates_close_with_what_opened_them() {
+    let (mut sim, runner) = running();
+    let (_, control) = sim.control();
+    let (of_turn, of_control) = (sim.ask(runner, form()), sim.ask(control, form()));
+    sim.invoked(control, completed());
+    assert_eq!(closed_as(&sim, of_control), CloseReason::Abandoned);
+    assert!(
+        !sim.gates.contains_key(&of_turn),
+        "the other one is untouched"
+    );
+    sim.done(runner, Ok(Outcome::default()));
+    assert_eq!(closed_as(&sim, of_turn), CloseReason::Abandoned);
+    assert_eq!(
+        sim.gates[&of_turn],
+        GateValue::Rejected(ChannelError::Closed)
+    );
+}
+
+#[test]
+fn s85_a_gate_of_a_control_outlives_the_turns_runner() {
+    let mut scene = turn_ended();
+    let (_, control) = scene.beside.unwrap();
+    let gate = scene.sim.ask(control, form());
+    assert_eq!(scene.sim.status(), Status::AwaitingInput);
+    assert_eq!(scene.sim.answer(gate, GateReply::Decline), Answer::Accepted);
+}
+
+#[test]
+fn r25_gates_go_on_after_started_was_returned() {
+    let mut scene = exclusive_starting();
+    let runner = scene.runner.unwrap();
+    let gate = scene.sim.ask(runner, form());
+    scene
+        .sim
+        .invoked(runner, Ok(Invoked::Started(Params::new())));
+    assert_eq!(scene.sim.status(), Status::AwaitingInput);
+    assert_eq!(scene.sim.answer(gate, GateReply::Decline), Answer::Accepted);
+}
+
+#[test]
+fn n17_a_dropped_or_withdrawn_request_closes_its_gate() {
+    for dropped in [true, false] {
+        let mut scene = idle_control();
+        let runner = scene.runner.unwrap();
+        let gate = scene.sim.ask(runner, permission(&[]));
+        scene.sim.feed(if dropped {
+            Input::Unasked(gate)
+        } else {
+            Input::Withdraw {
+                invocation: runner,
+                provider_id: "call-1".into(),
+            }
+        });
+        assert_eq!(closed_as(&scene.sim, gate), CloseReason::Withdrawn);
+        assert_eq!(scene.sim.status(), Status::InProgress);
+        assert_eq!(
+            code(&scene.sim.answer(gate, GateReply::ApproveOnce)),
+            "gate_not_found"
+        );
+        scene.sim.feed(Input::Unasked(gate));
+        assert_eq!(scene.sim.count("GateResolved"), 1, "a late drop is nothing");
+    }
+}
+
+#[test]
+fn n17_withdrawing_reaches_ones_own_gates_only() {
+    let (mut sim, runner) = running();
+    let (_, control) = sim.control();
+    let gate = sim.ask(runner, form());
+    sim.feed(Input::Withdraw {
+        invocation: control,
+        provider_id: "form-1".into(),
+    });
+    sim.feed(Input::Withdraw {
+        invocation: runner,
+        provider_id: "other".into(),
+    });
+    assert_eq!(sim.session.state.gates()[0].gate_id, gate);
+}
+
+#[test]
+fn s56_i45_handles_of_an_invocation_that_is_over_are_closed() {
+    let (mut sim, runner) = running();
+    sim.done(runner, Ok(Outcome::default()));
+    let mark = sim.mark();
+    let ask = |ask: GateAsk| Input::Ask {
+        invocation: runner,
+        ask,
+        stored_rules: false,
+    };
+    assert_eq!(sim.feed(ask(form())), Answer::Channel(ChannelError::Closed));
+    assert_eq!(
+        sim.feed(Input::TakeInput(runner)),
+        Answer::Channel(ChannelError::Closed)
+    );
+    let bind = Input::Bind {
+        invocation: runner,
+        native_session_id: "x".into(),
+    };
+    assert_eq!(sim.feed(bind), Answer::Channel(ChannelError::Closed));
+    let message = sim.message("late");
+    sim.feed(Input::Step {
+        invocation: runner,
+        messages: vec![message],
+    });
+    assert_eq!(sim.mark(), mark, "no effect");
+}
+
+#[test]
+fn r67_a_stopped_invocation_asks_nobody_any_more() {
+    let (mut sim, runner) = running();
+    sim.interrupt();
+    let ask = Input::Ask {
+        invocation: runner,
+        ask: form(),
+        stored_rules: false,
+    };
+    assert_eq!(sim.feed(ask), Answer::Channel(ChannelError::Stopped));
+    sim.done(runner, stopped());
+}
+
+#[test]
+fn w3_a_request_beyond_its_bounds_opens_no_gate() {
+    let (mut sim, runner) = running();
+    let GateAsk::Permission(mut request) = permission(&[]) else {
+        panic!()
+    };
+    request.tool_input = "x".repeat(256 * 1024 + 1);
+    let input = Input::Ask {
+        invocation: runner,
+        ask: GateAsk::Permission(request),
+        stored_rules: false,
+    };
+    assert!(matches!(
+        sim.feed(input),
+        Answer::Channel(ChannelError::Limit(_))
+    ));
+    for _ in 0..64 {
+        sim.ask(runner, form());
+    }
+    let more = Input::Ask {
+        invocation: runner,
+        ask: form(),
+        stored_rules: false,
+    };
+    assert!(matches!(
+        sim.feed(more),
+        Answer::Channel(ChannelError::Limit(_))
+    ));
+}
