@@ -3,7 +3,13 @@
 //! Nothing outside `convert`, `imports` and `instance` names a generated type: the rest of the
 //! crate speaks the domain types of `harness-core`.
 
-#![allow(missing_docs, unreachable_pub, clippy::all, clippy::indexing_slicing, clippy::unwrap_used)]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::indexing_slicing,
+    clippy::unwrap_used
+)]
 
 wasmtime::component::bindgen!({
     path: "../../wit/harness.wit",

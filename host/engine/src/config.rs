@@ -5,6 +5,7 @@
 
 use crate::grants::Grants;
 use crate::limits::Limits;
+use crate::native::process::Supervisor;
 use bytes::Bytes;
 use harness_core::ids::HarnessId;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ impl std::fmt::Debug for HostKey {
 }
 
 /// Settings of the one engine of a host.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct EngineConfig {
     /// Directory of precompiled code; created with mode 0700. `None`: nothing is cached.
     pub cache_dir: Option<PathBuf>,
@@ -41,13 +42,22 @@ pub struct EngineConfig {
     pub compiles: usize,
     /// Live instances of all providers at a time; opening more answers `Unavailable`. Default 1000.
     pub instances: usize,
+    /// Starts granted programs. Default: this binary, whose `main` must call
+    /// [`crate::native::process::supervisor_main`] first.
+    pub supervisor: Supervisor,
 }
 
 impl EngineConfig {
     /// Defaults, with that key.
     #[must_use]
     pub fn new(cache_dir: Option<PathBuf>, host_key: HostKey) -> Self {
-        Self { cache_dir, host_key, compiles: 2, instances: 1000 }
+        Self {
+            cache_dir,
+            host_key,
+            compiles: 2,
+            instances: 1000,
+            supervisor: Supervisor::this_binary(),
+        }
     }
 }
 

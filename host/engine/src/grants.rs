@@ -28,7 +28,9 @@ pub struct StateGrant {
 
 impl Default for StateGrant {
     fn default() -> Self {
-        Self { max_bytes: 1024 * 1024 }
+        Self {
+            max_bytes: 1024 * 1024,
+        }
     }
 }
 
@@ -72,14 +74,25 @@ impl Grants {
             name: name.to_owned(),
             allows,
         };
-        let state = self.state.iter().map(|s| row("state", "", format!("{} bytes per scope", s.max_bytes)));
+        let state = self
+            .state
+            .iter()
+            .map(|s| row("state", "", format!("{} bytes per scope", s.max_bytes)));
         let process = self.process.iter().map(|(name, grant)| {
             let names: Vec<&str> = grant.env.keys().map(String::as_str).collect();
             let cwd = match &grant.cwd {
                 ProcessCwd::Workspace => "the session's workspace".to_owned(),
                 ProcessCwd::Path(path) => path.display().to_string(),
             };
-            row("process", name, format!("run {:?} in {cwd}, environment [{}]", grant.command, names.join(", ")))
+            row(
+                "process",
+                name,
+                format!(
+                    "run {:?} in {cwd}, environment [{}]",
+                    grant.command,
+                    names.join(", ")
+                ),
+            )
         });
         let http = self.http.iter().map(|(origin, grant)| {
             let names: Vec<&str> = grant.headers.keys().map(String::as_str).collect();
@@ -88,7 +101,11 @@ impl Grants {
             } else {
                 format!(", private addresses {}", grant.allow_private.join(", "))
             };
-            row("http", origin, format!("requests, adding headers [{}]{private}", names.join(", ")))
+            row(
+                "http",
+                origin,
+                format!("requests, adding headers [{}]{private}", names.join(", ")),
+            )
         });
         state.chain(process).chain(http).collect()
     }
@@ -113,14 +130,20 @@ mod tests {
             http: BTreeMap::from([(
                 "https://api.example.com".to_owned(),
                 HttpGrant {
-                    headers: BTreeMap::from([("authorization".to_owned(), Secret::new("Bearer sk-1234"))]),
+                    headers: BTreeMap::from([(
+                        "authorization".to_owned(),
+                        Secret::new("Bearer sk-1234"),
+                    )]),
                     allow_private: vec![],
                 },
             )]),
         };
         let shown = format!("{:?} {grants:?}", grants.describe());
         assert_eq!(grants.describe().len(), 3);
-        assert!(shown.contains("OPENAI_API_KEY") && shown.contains("authorization"), "{shown}");
+        assert!(
+            shown.contains("OPENAI_API_KEY") && shown.contains("authorization"),
+            "{shown}"
+        );
         assert!(!shown.contains("sk-1234"), "{shown}");
     }
 }

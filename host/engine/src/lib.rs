@@ -12,13 +12,33 @@
 //!
 //! Deliberately not here: what a result means for a session, what is durable, who may run when.
 
+mod bindings;
+mod cache;
 mod config;
+mod convert;
+mod draft;
+mod engine;
+mod flag;
 mod grants;
+mod imports;
+mod inspect;
+mod installed;
+mod instance;
 mod limits;
+mod load;
+mod log;
 pub mod native;
+mod preflight;
+mod provider;
+mod registry;
 mod secret;
+mod supervise;
 
 pub use config::{ComponentSource, EngineConfig, HostKey, ProviderSpec};
+pub use engine::{Engine, EngineError};
 pub use grants::{Grants, HttpGrant, ProcessCwd, ProcessGrant, StateGrant};
+pub use inspect::InspectReport;
 pub use limits::Limits;
+pub use preflight::{CONTRACT, ImportRow, LoadError, Offer, Preflight, preflight};
+pub use registry::Registry;
 pub use secret::Secret;

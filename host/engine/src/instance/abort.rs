@@ -22,7 +22,12 @@ struct Inner {
 impl CallAbort {
     /// Fires with `outer`, with `instance`, or by [`CallAbort::fire`].
     pub(crate) fn new(outer: AbortSignal, instance: AbortSignal) -> Self {
-        Self(Arc::new(Inner { own: AbortHandle::new(), outer, instance, over: Flag::default() }))
+        Self(Arc::new(Inner {
+            own: AbortHandle::new(),
+            outer,
+            instance,
+            over: Flag::default(),
+        }))
     }
 
     /// Fires, unless it fired or the call is over.
@@ -67,6 +72,22 @@ impl CallAbort {
     /// Whether the call has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.0.over.is_raised()
+    }
+
+    /// A signal for what belongs to this call: it fires with it, and when it is over.
+    pub(crate) fn lasting(&self, runtime: &tokio::runtime::Handle) -> AbortSignal {
+        let handle = AbortHandle::new();
+        let signal = handle.signal();
+        let abort = self.clone();
+        runtime.spawn(async move {
+            let reason = tokio::select! {
+                biased;
+                () = abort.over() => abort.reason().unwrap_or(AbortReason::OwnerStopped),
+                reason = abort.fired() => reason,
+            };
+            handle.abort(reason);
+        });
+        signal
     }
 
     /// Resolves when the call has ended.

@@ -40,7 +40,12 @@ impl CallClock {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         Self {
-            state: Mutex::new(State { start: now, sign: now, parked: 0, parked_since: now }),
+            state: Mutex::new(State {
+                start: now,
+                sign: now,
+                parked: 0,
+                parked_since: now,
+            }),
             changed: Notify::new(),
         }
     }
@@ -116,7 +121,7 @@ impl Drop for Parked<'_> {
         if state.parked == 0 {
             let pause = state.parked_since.elapsed();
             state.start += pause;
-            state.sign += pause;
+            state.sign = (state.sign + pause).min(Instant::now());
         }
         drop(state);
         self.0.changed.notify_waiters();

@@ -1,0 +1,46 @@
+//! The data of one store: what the host imports of that instance work with.
+
+use super::limiter::StoreLimiter;
+use super::shared::Shared;
+use crate::imports::link::Link;
+use harness_core::provider::InstanceHost;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use wasmtime::component::{HasData, ResourceTable};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+/// See the module.
+pub(crate) struct Ctx {
+    /// Host resources the guest holds.
+    pub(crate) table: ResourceTable,
+    /// The empty WASI context.
+    pub(crate) wasi: WasiCtx,
+    /// Memory and tables, summed over the store.
+    pub(crate) limiter: StoreLimiter,
+    /// The instance.
+    pub(crate) shared: Arc<Shared>,
+    /// The session's side.
+    pub(crate) host: Arc<dyn InstanceHost>,
+    /// The life of the instance, lent to `run`.
+    pub(crate) link: Arc<Link>,
+    /// Epoch ticks seen since the event loop last turned.
+    pub(crate) ticks: Arc<AtomicU32>,
+    /// Its granted programs and origins.
+    pub(crate) native: crate::imports::Native,
+}
+
+impl WasiView for Ctx {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.table,
+        }
+    }
+}
+
+/// Names [`Ctx`] as the data of the host traits.
+pub(crate) struct HasCtx;
+
+impl HasData for HasCtx {
+    type Data<'a> = &'a mut Ctx;
+}
