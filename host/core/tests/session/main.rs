@@ -10,11 +10,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod contradictions;
+mod faults;
 mod gates;
 mod matrix_operations;
 mod matrix_prompts;
 mod matrix_stop;
+mod native;
 mod operations;
 mod outcomes;
 mod queue;
+mod restore;
 mod scenes;
