@@ -83,7 +83,10 @@ impl Tokens {
             };
             known.grants.insert(hash, Arc::new(grant));
         }
-        Self { catalog, known: RwLock::new(known) }
+        Self {
+            catalog,
+            known: RwLock::new(known),
+        }
     }
 
     /// Shuts a token out and ends its streams.
@@ -109,7 +112,9 @@ impl Tokens {
             }
             known.revocations
         };
-        let Some(token) = self.catalog.token_by_hash(hash).await? else { return Ok(None) };
+        let Some(token) = self.catalog.token_by_hash(hash).await? else {
+            return Ok(None);
+        };
         let grant = Arc::new(Grant {
             identity: identity(token.id),
             scopes: token.scopes,
@@ -158,7 +163,10 @@ impl Grant {
 
     /// As the plane is told.
     pub(crate) fn caller(&self) -> Caller {
-        Caller { identity: Some(self.identity.clone()), key: None }
+        Caller {
+            identity: Some(self.identity.clone()),
+            key: None,
+        }
     }
 
     /// The id in a path, when a session of that id is within reach.
@@ -175,11 +183,19 @@ impl Grant {
 
     /// Refuses a project out of reach as if it did not exist.
     pub(crate) fn reach(&self, id: &ProjectId) -> Result<(), Problem> {
-        if self.sees(id) { Ok(()) } else { Err(Problem::project_not_found(id.as_str())) }
+        if self.sees(id) {
+            Ok(())
+        } else {
+            Err(Problem::project_not_found(id.as_str()))
+        }
     }
 
     /// A project that a query filters by, when it exists and is within reach.
-    pub(crate) async fn project(&self, state: &ApiState, id: ProjectId) -> Result<ProjectId, Problem> {
+    pub(crate) async fn project(
+        &self,
+        state: &ApiState,
+        id: ProjectId,
+    ) -> Result<ProjectId, Problem> {
         if self.sees(&id) && state.plane().catalog().project(id.clone()).await?.is_some() {
             Ok(id)
         } else {
@@ -242,10 +258,16 @@ impl<S: Need> FromRequestParts<ApiState> for Access<S> {
         if !grant.has(S::SCOPE) {
             return Err(Problem::new(
                 Code::Forbidden,
-                format!("the token lacks the scope `{}`; use one that has it", S::WORD),
+                format!(
+                    "the token lacks the scope `{}`; use one that has it",
+                    S::WORD
+                ),
             ));
         }
-        Ok(Self { grant, scope: PhantomData })
+        Ok(Self {
+            grant,
+            scope: PhantomData,
+        })
     }
 }
 
@@ -270,8 +292,10 @@ impl FromRequestParts<ApiState> for HostAdmin {
 
 async fn authenticate(headers: &HeaderMap, tokens: &Tokens) -> Result<Arc<Grant>, Problem> {
     let refused = |detail: &str| {
-        Problem::new(Code::Unauthenticated, detail)
-            .header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"harness\""))
+        Problem::new(Code::Unauthenticated, detail).header(
+            WWW_AUTHENTICATE,
+            HeaderValue::from_static("Bearer realm=\"harness\""),
+        )
     };
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:literal, $title:literal, $remedy:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:tt, $status:literal, $title:literal, $remedy:literal;)*) => {
         /// Stable code of a problem document.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
         pub enum Code {

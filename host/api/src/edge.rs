@@ -13,11 +13,11 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
-use http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
-};
 use http::HeaderMap;
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 use tracing::Instrument;
@@ -36,11 +36,21 @@ const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'sel
 fn request_id(headers: &HeaderMap) -> (String, HeaderValue) {
     let sane = |value: &&HeaderValue| {
         (1..=128).contains(&value.len())
-            && value.as_bytes().iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+            && value
+                .as_bytes()
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
     };
     let given = headers.get(REQUEST_ID).filter(sane).cloned();
     let value = given
-        .or_else(|| HeaderValue::from_str(Uuid::now_v7().hyphenated().encode_lower(&mut Uuid::encode_buffer())).ok())
+        .or_else(|| {
+            HeaderValue::from_str(
+                Uuid::now_v7()
+                    .hyphenated()
+                    .encode_lower(&mut Uuid::encode_buffer()),
+            )
+            .ok()
+        })
         .unwrap_or(HeaderValue::from_static("unnamed"));
     (value.to_str().unwrap_or("unnamed").to_owned(), value)
 }
@@ -72,17 +82,30 @@ pub(crate) async fn edge(State(state): State<ApiState>, request: Request, next: 
     let answer = async {
         match state.policy().check(request.uri(), request.headers()) {
             Err(problem) => problem.into_response(),
-            Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
-                tracing::error!("a request handler panicked");
-                Problem::internal().into_response()
-            }),
+            Ok(()) => AssertUnwindSafe(next.run(request))
+                .catch_unwind()
+                .await
+                .unwrap_or_else(|_| {
+                    tracing::error!("a request handler panicked");
+                    Problem::internal().into_response()
+                }),
         }
     };
     let mut response = answer.instrument(span.clone()).await;
 
-    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+    let refused = response.status().is_client_error() || response.status().is_server_error();
+    let problem = response.extensions_mut().remove::<Problem>();
+    if let Some(problem) =
+        problem.or_else(|| refused.then(|| Problem::of_status(response.status())))
+    {
         let body = problem.render(&id);
-        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        response.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        response
+            .headers_mut()
+            .insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         *response.body_mut() = Body::from(body);
         if problem.code() == Code::Internal {
             tracing::error!(parent: &span, "answered with an internal error");
@@ -107,8 +130,14 @@ fn finish_headers(headers: &mut HeaderMap, id: HeaderValue, is_v1: bool) {
     if is_v1 {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    if headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/html")) {
-        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+    if headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"text/html"))
+    {
+        headers.insert(
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(PAGE_POLICY),
+        );
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     }
 }
@@ -140,7 +169,12 @@ mod tests {
 
     #[test]
     fn s110_only_a_sane_request_id_is_taken_over() {
-        for (given, taken) in [("abc-1_2.3", true), ("a b", false), ("", false), ("<x>", false)] {
+        for (given, taken) in [
+            ("abc-1_2.3", true),
+            ("a b", false),
+            ("", false),
+            ("<x>", false),
+        ] {
             let mut headers = HeaderMap::new();
             headers.insert(REQUEST_ID, HeaderValue::from_str(given).unwrap());
             let (id, _) = request_id(&headers);

@@ -46,8 +46,15 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Intent<T> {
         let header = idempotency::header(request.headers())?;
         let route = request.uri().path().to_owned();
         let bytes = read(request, state.max_body()).await?;
-        let key = header.map(|key| RawKey { key, route, body_sha256: Sha256::digest(&bytes).into() });
-        Ok(Self { body: parse(&bytes)?, key })
+        let key = header.map(|key| RawKey {
+            key,
+            route,
+            body_sha256: Sha256::digest(&bytes).into(),
+        });
+        Ok(Self {
+            body: parse(&bytes)?,
+            key,
+        })
     }
 }
 
@@ -55,12 +62,17 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Intent<T> {
 async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     let (parts, body) = request.into_parts();
     let reading = collect(&parts.headers, body, limit);
-    let bytes = tokio::time::timeout(BODY_DEADLINE, reading).await.map_err(|_| {
-        Problem::new(
-            Code::RequestTimeout,
-            format!("the body did not arrive within {} s; send it again", BODY_DEADLINE.as_secs()),
-        )
-    })??;
+    let bytes = tokio::time::timeout(BODY_DEADLINE, reading)
+        .await
+        .map_err(|_| {
+            Problem::new(
+                Code::RequestTimeout,
+                format!(
+                    "the body did not arrive within {} s; send it again",
+                    BODY_DEADLINE.as_secs()
+                ),
+            )
+        })??;
     if !bytes.is_empty() && !is_json(&parts.headers) {
         return Err(Problem::new(
             Code::UnsupportedMediaType,
@@ -79,7 +91,9 @@ async fn collect(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes,
     let mut whole = BytesMut::with_capacity(announced.unwrap_or(0).min(limit).min(64 * 1024));
     let mut size = 0usize;
     while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(|_| Problem::invalid("the body ended before it was complete; send it again"))?;
+        let chunk = chunk.map_err(|_| {
+            Problem::invalid("the body ended before it was complete; send it again")
+        })?;
         size = size.saturating_add(chunk.len());
         if size <= limit {
             whole.extend_from_slice(&chunk);
@@ -98,14 +112,20 @@ async fn collect(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes,
 /// `application/json` or `application/*+json`, in UTF-8.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return false };
-    let Ok(value) = value.to_str() else { return false };
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return false;
+    };
+    let Ok(value) = value.to_str() else {
+        return false;
+    };
     let mut parts = value.split(';');
     let kind = parts.next().unwrap_or("").trim().to_ascii_lowercase();
-    let json = kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
+    let json =
+        kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
     let utf8 = parts.all(|parameter| {
         parameter.split_once('=').is_none_or(|(name, value)| {
-            !name.trim().eq_ignore_ascii_case("charset") || value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+            !name.trim().eq_ignore_ascii_case("charset")
+                || value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
         })
     });
     json && utf8
@@ -127,13 +147,19 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let place = error.path().to_string();
         let inner = error.into_inner();
-        let hint = if inner.is_data() { "" } else { "; the body has to be one JSON object" };
+        let hint = if inner.is_data() {
+            ""
+        } else {
+            "; the body has to be one JSON object"
+        };
         match place.as_str() {
             "." | "?" => Problem::invalid(format!("{inner}{hint}")),
             place => Problem::invalid(format!("`{place}`: {inner}{hint}")),
         }
     })?;
-    json.end().map_err(|error| Problem::invalid(format!("{error}; the body has to be one JSON object")))?;
+    json.end().map_err(|error| {
+        Problem::invalid(format!("{error}; the body has to be one JSON object"))
+    })?;
     Ok(value)
 }
 
@@ -168,7 +194,9 @@ impl FromRequestParts<ApiState> for NoQuery {
     async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, Problem> {
         match parts.uri.query() {
             None | Some("") => Ok(Self),
-            Some(_) => Err(Problem::invalid("this route takes no query parameters; leave them out")),
+            Some(_) => Err(Problem::invalid(
+                "this route takes no query parameters; leave them out",
+            )),
         }
     }
 }
@@ -180,13 +208,19 @@ impl<T: DeserializeOwned + Send> FromRequestParts<ApiState> for InPath<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
-        Path::<T>::from_request_parts(parts, state).await.map(|path| Self(path.0)).map_err(|_| no_path())
+        Path::<T>::from_request_parts(parts, state)
+            .await
+            .map(|path| Self(path.0))
+            .map_err(|_| no_path())
     }
 }
 
 /// The problem of a path that leads nowhere.
 pub(crate) fn no_path() -> Problem {
-    Problem::new(Code::NotFound, "there is no such path; GET /openapi.json lists them, and /docs shows them")
+    Problem::new(
+        Code::NotFound,
+        "there is no such path; GET /openapi.json lists them, and /docs shows them",
+    )
 }
 
 #[cfg(test)]
@@ -216,12 +250,19 @@ mod tests {
             (br#"{"inner":{"n":1}"#, "EOF"),
             (b"", "missing field `inner`"),
             (b"{\"inner\":\xff}", "not valid UTF-8 at byte 9"),
-            (br#"{"inner":{"n":1},"inner":{"n":1}}"#, "duplicate field `inner`"),
+            (
+                br#"{"inner":{"n":1},"inner":{"n":1}}"#,
+                "duplicate field `inner`",
+            ),
         ] {
             let problem = parse::<Outer>(body).unwrap_err();
             let text = String::from_utf8(problem.render("").to_vec()).unwrap();
             let document: crate::ProblemDocument = serde_json::from_str(&text).unwrap();
-            assert!(document.detail.contains(expected), "{} / {expected}", document.detail);
+            assert!(
+                document.detail.contains(expected),
+                "{} / {expected}",
+                document.detail
+            );
         }
     }
 

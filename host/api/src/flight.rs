@@ -18,9 +18,10 @@ use bytes::Bytes;
 use harness_core::abort::{AbortHandle, AbortReason, AbortSignal};
 use harness_core::ids::{CommandId, SessionId};
 use harness_core::refusal::Refused;
+use harness_core::view::{OperationResult, SessionView};
 use harness_session::{Caller, Keyed};
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::future::Future;
@@ -42,7 +43,11 @@ impl Done {
     /// A JSON answer.
     pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Result<Self, Refused> {
         match serde_json::to_vec(body) {
-            Ok(body) => Ok(Self { status: status.as_u16(), body: body.into(), session: None }),
+            Ok(body) => Ok(Self {
+                status: status.as_u16(),
+                body: body.into(),
+                session: None,
+            }),
             Err(error) => {
                 tracing::error!(%error, "an answer could not be written");
                 Err(Refused::Internal)
@@ -52,18 +57,41 @@ impl Done {
 
     /// The answer to a creation.
     pub(crate) fn created(session: SessionId, body: &impl Serialize) -> Result<Self, Refused> {
-        Ok(Self { session: Some(session), ..Self::json(StatusCode::CREATED, body)? })
+        Ok(Self {
+            session: Some(session),
+            ..Self::json(StatusCode::CREATED, body)?
+        })
     }
 
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(self.body));
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::OK);
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response
     }
 }
 
 type Outcome = Result<Done, Problem>;
+
+/// A request that was cut off after its intent was durable and before its answer was.
+pub(crate) struct Cut {
+    /// Its session as it is now.
+    pub(crate) session: SessionView,
+    /// The intent.
+    pub(crate) command_id: CommandId,
+    /// What became of it, when it was an operation.
+    pub(crate) result: Option<OperationResult>,
+}
+
+/// What a repeat of such a request is answered with.
+pub(crate) type Again = fn(Cut) -> Result<Done, Refused>;
+
+/// For requests that take no key.
+pub(crate) fn never_again(_: Cut) -> Result<Done, Refused> {
+    Err(Refused::Internal)
+}
 
 /// The requests that wait for one task.
 struct Waiters {
@@ -74,7 +102,11 @@ struct Waiters {
 
 impl Waiters {
     fn new() -> Arc<Self> {
-        Arc::new(Self { count: AtomicUsize::new(0), settled: AtomicBool::new(false), abort: AbortHandle::new() })
+        Arc::new(Self {
+            count: AtomicUsize::new(0),
+            settled: AtomicBool::new(false),
+            abort: AbortHandle::new(),
+        })
     }
 
     fn join(self: &Arc<Self>) -> Waiting {
@@ -133,12 +165,14 @@ impl Flights {
 
 /// Runs `work` once for all requests that are the same intent, and answers this one.
 ///
-/// `session` is the session the request is addressed to; `None` for a creation.
+/// `session` is the session the request is addressed to; `None` for a creation. `again` answers
+/// the repeat of a request whose own answer was lost with the process.
 pub(crate) async fn perform<F, W>(
     state: &ApiState,
     grant: &Grant,
     session: Option<SessionId>,
     key: Option<RawKey>,
+    again: Again,
     work: F,
 ) -> Result<Response, Problem>
 where
@@ -167,19 +201,33 @@ where
             } else {
                 let waiters = Waiters::new();
                 let waiting = waiters.join();
-                let landing = Landing { state: state.clone(), id: key.command_id };
+                let landing = Landing {
+                    state: state.clone(),
+                    id: key.command_id,
+                };
                 let plane = state.plane().clone();
                 let begun = work(plane.clone(), caller, waiters.abort.signal());
-                let outcome = launch(waiters.clone(), recorded(plane, session, key, begun), landing);
+                let outcome = launch(
+                    waiters.clone(),
+                    recorded(plane, session, key, again, begun),
+                    landing,
+                );
                 running.insert(
                     key.command_id,
-                    Flight { body_sha256: key.body_sha256, waiters, outcome: outcome.clone() },
+                    Flight {
+                        body_sha256: key.body_sha256,
+                        waiters,
+                        outcome: outcome.clone(),
+                    },
                 );
                 (waiting, outcome)
             }
         }
     };
-    let answer = outcome.wait_for(Option::is_some).await.map(|found| found.clone());
+    let answer = outcome
+        .wait_for(Option::is_some)
+        .await
+        .map(|found| found.clone());
     drop(waiting);
     match answer {
         Ok(Some(result)) => result.map(Done::into_response),
@@ -212,17 +260,28 @@ async fn recorded(
     plane: Arc<dyn Plane>,
     session: Option<SessionId>,
     key: Keyed,
+    again: Again,
     work: impl Future<Output = Result<Done, Refused>>,
 ) -> Outcome {
-    if let KeyState::Done { status, body } = plane.keyed(session, key).await? {
-        return replay(status, body);
-    }
-    let outcome = work.await.map_err(Problem::from);
+    let outcome = match plane.keyed(session, key).await? {
+        KeyState::Fresh => work.await.map_err(Problem::from),
+        KeyState::Done { status, body } => return replay(status, body),
+        KeyState::Unanswered { session, result } => {
+            let session = plane.session(session).await?;
+            again(Cut {
+                session,
+                command_id: key.command_id,
+                result,
+            })
+            .map_err(Problem::from)
+        }
+    };
     let (record, made) = match &outcome {
         Ok(done) => (Some((done.status, done.body.clone())), done.session),
-        Err(problem) if problem.is_outcome() => {
-            (Some((problem.code().status(), problem.stored())), problem.session_id())
-        }
+        Err(problem) if problem.is_outcome() => (
+            Some((problem.code().status(), problem.stored())),
+            problem.session_id(),
+        ),
         Err(_) => (None, None),
     };
     if let (Some((status, body)), Some(session)) = (record, session.or(made)) {
@@ -233,7 +292,11 @@ async fn recorded(
 
 fn replay(status: u16, body: Bytes) -> Outcome {
     if status < 400 {
-        return Ok(Done { status, body, session: None });
+        return Ok(Done {
+            status,
+            body,
+            session: None,
+        });
     }
     Err(Problem::from_stored(&body).unwrap_or_else(|| {
         tracing::error!(status, "a recorded problem cannot be read");

@@ -25,9 +25,13 @@ pub(crate) struct RawKey {
 /// The key of a request, if it carries one.
 pub(crate) fn header(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Problem> {
     let mut values = headers.get_all("idempotency-key").iter();
-    let Some(value) = values.next() else { return Ok(None) };
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     if values.next().is_some() {
-        return Err(Problem::invalid("`Idempotency-Key` is given twice; send it once"));
+        return Err(Problem::invalid(
+            "`Idempotency-Key` is given twice; send it once",
+        ));
     }
     match value.len() {
         1..=MAX_KEY => Ok(Some(value.as_bytes().to_vec())),
@@ -42,14 +46,22 @@ impl RawKey {
     pub(crate) fn derive(&self, identity: &str) -> Keyed {
         let id = |what: &str| {
             let mut digest = Sha256::new();
-            for part in [b"harness-host/idempotency/1", what.as_bytes(), identity.as_bytes(), self.route.as_bytes(), &self.key]
-            {
+            for part in [
+                b"harness-host/idempotency/1",
+                what.as_bytes(),
+                identity.as_bytes(),
+                self.route.as_bytes(),
+                &self.key,
+            ] {
                 // Lengths keep neighbouring parts apart.
                 digest.update((part.len() as u64).to_be_bytes());
                 digest.update(part);
             }
             let mut bytes = [0u8; 16];
-            bytes.iter_mut().zip(digest.finalize()).for_each(|(to, from)| *to = from);
+            bytes
+                .iter_mut()
+                .zip(digest.finalize())
+                .for_each(|(to, from)| *to = from);
             Uuid::new_v8(bytes)
         };
         Keyed {
@@ -65,7 +77,12 @@ mod tests {
     use super::*;
 
     fn keyed(identity: &str, route: &str, key: &str) -> Keyed {
-        RawKey { key: key.into(), route: route.into(), body_sha256: [0; 32] }.derive(identity)
+        RawKey {
+            key: key.into(),
+            route: route.into(),
+            body_sha256: [0; 32],
+        }
+        .derive(identity)
     }
 
     #[test]
@@ -75,7 +92,11 @@ mod tests {
         assert_eq!(one.command_id.0.get_version_num(), 8);
         assert_eq!(one.session_id.0.get_version_num(), 8);
         assert_ne!(one.command_id.0, one.session_id.0);
-        for other in [keyed("b", "/v1/sessions", "k"), keyed("a", "/v1/session", "sk"), keyed("a", "/v1/sessions", "l")] {
+        for other in [
+            keyed("b", "/v1/sessions", "k"),
+            keyed("a", "/v1/session", "sk"),
+            keyed("a", "/v1/sessions", "l"),
+        ] {
             assert_ne!(one.command_id, other.command_id);
             assert_ne!(one.session_id, other.session_id);
         }

@@ -42,21 +42,32 @@ pub fn document() -> OpenApi {
     let mut schemas = Vec::new();
     <ProblemDocument as ToSchema>::schemas(&mut schemas);
     components.schemas.extend(schemas);
-    components.schemas.insert(ProblemDocument::name().into_owned(), ProblemDocument::schema());
-    components.responses.insert("Problem".into(), RefOr::T(problem_response()));
+    components.schemas.insert(
+        ProblemDocument::name().into_owned(),
+        ProblemDocument::schema(),
+    );
+    components
+        .responses
+        .insert("Problem".into(), RefOr::T(problem_response()));
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some(
             "A token with the scope of the route: `read`, `invoke` or `admin`. Scopes do not include each other.",
         ))
         .build();
-    components.security_schemes.insert(TOKEN.into(), SecurityScheme::Http(bearer).into());
+    components
+        .security_schemes
+        .insert(TOKEN.into(), SecurityScheme::Http(bearer).into());
     for (path, item) in &mut document.paths.paths {
         let protected = path.starts_with("/v1/") || path == "/metrics";
         for operation in operations(item) {
-            operation.responses.responses.insert("default".into(), RefOr::Ref(Ref::from_response_name("Problem")));
+            operation.responses.responses.insert(
+                "default".into(),
+                RefOr::Ref(Ref::from_response_name("Problem")),
+            );
             if protected {
-                operation.security = Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
+                operation.security =
+                    Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
             }
         }
     }
@@ -64,15 +75,30 @@ pub fn document() -> OpenApi {
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut utoipa::openapi::path::Operation> {
-    [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete].into_iter().filter_map(Option::as_mut)
+    [
+        &mut item.get,
+        &mut item.post,
+        &mut item.patch,
+        &mut item.delete,
+    ]
+    .into_iter()
+    .filter_map(Option::as_mut)
 }
 
 /// Documents every code in one place: which statuses a client has to expect is the same
 /// everywhere, what it does about them depends on the code.
 fn problem_response() -> utoipa::openapi::Response {
-    let mut text = String::from("A problem (RFC 9457). Codes:\n\n| code | status | meaning |\n|---|---|---|\n");
+    let mut text = String::from(
+        "A problem (RFC 9457). Codes:\n\n| code | status | meaning |\n|---|---|---|\n",
+    );
     for code in Code::ALL {
-        let _ = writeln!(text, "| `{}` | {} | {} |", code.as_str(), code.status(), code.title());
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} |",
+            code.as_str(),
+            code.status(),
+            code.title()
+        );
     }
     let example = serde_json::json!({
         "type": "urn:harness-host:problem:session_busy",
@@ -84,10 +110,15 @@ fn problem_response() -> utoipa::openapi::Response {
         "request_id": "01930f5e-7a2b-7c3d-8e4f-5a6b7c8d9e0f"
     });
     let content = ContentBuilder::new()
-        .schema(Some(RefOr::Ref(Ref::from_schema_name(ProblemDocument::name()))))
+        .schema(Some(RefOr::Ref(Ref::from_schema_name(
+            ProblemDocument::name(),
+        ))))
         .example(Some(example))
         .build();
-    ResponseBuilder::new().description(text).content("application/problem+json", content).build()
+    ResponseBuilder::new()
+        .description(text)
+        .content("application/problem+json", content)
+        .build()
 }
 
 /// Written once: the document does not change while the server runs.
@@ -95,8 +126,13 @@ static TEXT: LazyLock<String> = LazyLock::new(|| document().to_json().unwrap_or_
 
 /// The document and the pages that show it; nothing on them comes from another server.
 pub(crate) fn pages() -> Router<ApiState> {
-    let config = Config::new(["/openapi.json"]).validator_url("none").persist_authorization(false);
+    let config = Config::new(["/openapi.json"])
+        .validator_url("none")
+        .persist_authorization(false);
     Router::new()
-        .route("/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], TEXT.as_str())))
+        .route(
+            "/openapi.json",
+            get(async || ([(CONTENT_TYPE, "application/json")], TEXT.as_str())),
+        )
         .merge(SwaggerUi::new("/docs").config(config))
 }

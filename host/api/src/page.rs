@@ -10,35 +10,43 @@ const DEFAULT_PAGE: usize = 100;
 
 /// One page of a list.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Listed<T> {
+pub(crate) struct Listed<T> {
     /// Items in the list's order.
-    pub items: Vec<T>,
+    pub(crate) items: Vec<T>,
     /// Cursor of the next page; null at the end.
-    pub next_cursor: Option<String>,
+    pub(crate) next_cursor: Option<String>,
 }
 
 /// Which page of a list.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct PageQuery {
+pub(crate) struct PageQuery {
     /// Most items, 1 to 1000; 100 when absent.
     #[param(minimum = 1, maximum = 1000)]
-    pub limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
     /// `next_cursor` of the page before, unchanged.
-    pub cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
 }
 
 /// A limit within 1 to 1000.
 pub(crate) fn limit(given: Option<usize>) -> Result<usize, Problem> {
     match given.unwrap_or(DEFAULT_PAGE) {
         limit @ 1..=MAX_PAGE => Ok(limit),
-        other => Err(Problem::invalid(format!("`limit` is {other}; 1 to {MAX_PAGE} are taken"))),
+        other => Err(Problem::invalid(format!(
+            "`limit` is {other}; 1 to {MAX_PAGE} are taken"
+        ))),
     }
 }
 
-pub(crate) fn request(limit_given: Option<usize>, cursor: Option<String>) -> Result<PageRequest, Problem> {
-    Ok(PageRequest { limit: limit(limit_given)?, cursor })
+pub(crate) fn request(
+    limit_given: Option<usize>,
+    cursor: Option<String>,
+) -> Result<PageRequest, Problem> {
+    Ok(PageRequest {
+        limit: limit(limit_given)?,
+        cursor,
+    })
 }
 
 impl PageQuery {
@@ -49,14 +57,24 @@ impl PageQuery {
 
     /// The asked part of a list that is whole in memory. Its cursor names the last item and its
     /// place: when the item is gone by the next page, the place is where the page begins.
-    pub(crate) fn of<T>(self, items: Vec<T>, name: impl Fn(&T) -> String) -> Result<Listed<T>, Problem> {
+    pub(crate) fn of<T>(
+        self,
+        items: Vec<T>,
+        name: impl Fn(&T) -> String,
+    ) -> Result<Listed<T>, Problem> {
         let limit = limit(self.limit)?;
         let begin = match self.cursor {
             None => 0,
             Some(cursor) => {
-                let (place, id) = read_cursor(&cursor)
-                    .ok_or_else(|| Problem::invalid("`cursor` is not the `next_cursor` of this list; send that unchanged"))?;
-                items.iter().position(|item| name(item) == id).map_or(place, |found| found + 1)
+                let (place, id) = read_cursor(&cursor).ok_or_else(|| {
+                    Problem::invalid(
+                        "`cursor` is not the `next_cursor` of this list; send that unchanged",
+                    )
+                })?;
+                items
+                    .iter()
+                    .position(|item| name(item) == id)
+                    .map_or(place, |found| found + 1)
             }
         };
         let total = items.len();
@@ -66,7 +84,10 @@ impl PageQuery {
             .last()
             .filter(|_| end < total)
             .map(|last| URL_SAFE_NO_PAD.encode(format!("{}:{}", end - 1, name(last))));
-        Ok(Listed { items: page, next_cursor })
+        Ok(Listed {
+            items: page,
+            next_cursor,
+        })
     }
 }
 
@@ -82,7 +103,10 @@ fn read_cursor(cursor: &str) -> Option<(usize, String)> {
 impl<T> Listed<T> {
     /// A page of the store, its items as they go out.
     pub(crate) fn from_page<S>(page: Page<S>, item: impl Fn(S) -> T) -> Self {
-        Self { items: page.items.into_iter().map(item).collect(), next_cursor: page.next_cursor }
+        Self {
+            items: page.items.into_iter().map(item).collect(),
+            next_cursor: page.next_cursor,
+        }
     }
 }
 
@@ -92,7 +116,12 @@ mod tests {
 
     fn page(items: &[&str], limit: usize, cursor: Option<String>) -> Listed<String> {
         let items = items.iter().map(|&s| s.to_owned()).collect();
-        PageQuery { limit: Some(limit), cursor }.of(items, Clone::clone).unwrap()
+        PageQuery {
+            limit: Some(limit),
+            cursor,
+        }
+        .of(items, Clone::clone)
+        .unwrap()
     }
 
     #[test]
@@ -110,7 +139,10 @@ mod tests {
     #[test]
     fn g2_bad_limits_and_cursors_are_refused() {
         for (limit, cursor) in [(0, None), (1001, None), (1, Some("!")), (1, Some("YQ"))] {
-            let query = PageQuery { limit: Some(limit), cursor: cursor.map(str::to_owned) };
+            let query = PageQuery {
+                limit: Some(limit),
+                cursor: cursor.map(str::to_owned),
+            };
             assert!(query.of(vec!["a".to_owned()], Clone::clone).is_err());
         }
     }

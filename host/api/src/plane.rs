@@ -5,89 +5,48 @@
 //! store or a component.
 
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use harness_core::abort::AbortSignal;
 use harness_core::content::Message;
 use harness_core::gate::Gate;
 use harness_core::ids::{CommandId, LoopId, ProjectId, Seq, SessionId};
 use harness_core::provider::{BoxFuture, Harnesses};
 use harness_core::refusal::Refused;
-use harness_core::view::{OperationResult, QueuedInput, SessionView, Snapshot};
+use harness_core::view::{OperationResult, QueuedInput, SessionView};
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, Workspace};
 use harness_session::{
-    Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, Frame, GateAnswer, InputRequest,
-    Keyed, OperationRequest, SettingsRequest,
+    Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, GateAnswer,
+    InputRequest, Keyed, OperationRequest, SettingsRequest,
 };
-use futures::stream::BoxStream;
 use std::sync::Arc;
+
+pub use harness_session::{Item, JournalPage, KeyState, Start};
 
 /// An answer from the plane.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Refused>>;
-
-/// Where a subscription begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// Now; the first item is a snapshot.
-    Now,
-    /// After this journal sequence: replay, then live, without gap or duplicate (S109).
-    After(Seq),
-}
-
-/// What a subscription yields.
-#[derive(Debug, Clone)]
-pub enum Item {
-    /// The state everything that follows builds on.
-    Snapshot {
-        /// Newest sequence it contains.
-        seq: Seq,
-        /// The state.
-        snapshot: Box<Snapshot>,
-    },
-    /// An event.
-    Frame(Arc<Frame>),
-    /// The subscriber was too slow; nothing follows (S64).
-    Lagged {
-        /// The last sequence it got.
-        last_seq: Seq,
-    },
-}
-
-/// One page of a journal (S107).
-#[derive(Debug, Clone, Default)]
-pub struct JournalPage {
-    /// Public events, each as the `data` of its frame.
-    pub events: Vec<Arc<str>>,
-    /// Where the next page begins.
-    pub next_seq: Seq,
-    /// Whether the tip was reached.
-    pub done: bool,
-}
-
-/// Whether a keyed request was answered before (G5).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyState {
-    /// It was not.
-    Fresh,
-    /// It was, with this.
-    Done {
-        /// HTTP status.
-        status: u16,
-        /// Body.
-        body: Bytes,
-    },
-}
 
 /// Everything below the API.
 pub trait Plane: Send + Sync + 'static {
     /// Draft discovery (R40).
     fn draft_command_state(&self, request: DraftRequest) -> Answer<'_, CommandStateView>;
     /// Creates a session (R43); `gone` fires when the caller has left.
-    fn create(&self, caller: Caller, request: CreateRequest, gone: AbortSignal) -> Answer<'_, Created>;
+    fn create(
+        &self,
+        caller: Caller,
+        request: CreateRequest,
+        gone: AbortSignal,
+    ) -> Answer<'_, Created>;
     /// One session.
     fn session(&self, id: SessionId) -> Answer<'_, SessionView>;
     /// Sessions, newest first.
     fn sessions(&self, filter: SessionFilter) -> Answer<'_, Page<SessionView>>;
     /// Changes settings.
-    fn patch(&self, id: SessionId, caller: Caller, request: SettingsRequest) -> Answer<'_, SessionView>;
+    fn patch(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: SettingsRequest,
+    ) -> Answer<'_, SessionView>;
     /// Deletes a session with its journal.
     fn delete(&self, id: SessionId) -> Answer<'_, ()>;
     /// Saved conversation, oldest first.
@@ -103,7 +62,8 @@ pub trait Plane: Send + Sync + 'static {
         gone: AbortSignal,
     ) -> Answer<'_, OperationResult>;
     /// Accepts a prompt (S103).
-    fn submit(&self, id: SessionId, caller: Caller, request: InputRequest) -> Answer<'_, CommandId>;
+    fn submit(&self, id: SessionId, caller: Caller, request: InputRequest)
+    -> Answer<'_, CommandId>;
     /// Queued and held inputs, in order.
     fn queue(&self, id: SessionId) -> Answer<'_, Vec<QueuedInput>>;
     /// Retracts a queued input (S113).
@@ -117,7 +77,8 @@ pub trait Plane: Send + Sync + 'static {
         ids: Vec<CommandId>,
     ) -> Answer<'_, Vec<CommandId>>;
     /// Stops what runs (R67).
-    fn interrupt(&self, id: SessionId, caller: Caller, loop_id: Option<LoopId>) -> Answer<'_, bool>;
+    fn interrupt(&self, id: SessionId, caller: Caller, loop_id: Option<LoopId>)
+    -> Answer<'_, bool>;
     /// Open gates, oldest first.
     fn gates(&self, id: SessionId) -> Answer<'_, Vec<Gate>>;
     /// Answers a gate.
@@ -126,14 +87,21 @@ pub trait Plane: Send + Sync + 'static {
     fn journal(&self, id: SessionId, from: Seq, limit: usize) -> Answer<'_, JournalPage>;
     /// Events of a session.
     fn subscribe(&self, id: SessionId, from: Start) -> Answer<'_, BoxStream<'static, Item>>;
-    /// Sessions as they change.
-    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, SessionView>;
+    /// Sessions as they change. The stream ends when its reader is too slow.
+    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, Arc<SessionView>>;
     /// Whether a keyed request was answered before.
     fn keyed(&self, session: Option<SessionId>, key: Keyed) -> Answer<'_, KeyState>;
     /// Records the answer to a keyed request.
-    fn answered(&self, session: SessionId, key: Keyed, status: u16, body: Bytes) -> BoxFuture<'_, ()>;
+    fn answered(
+        &self,
+        session: SessionId,
+        key: Keyed,
+        status: u16,
+        body: Bytes,
+    ) -> BoxFuture<'_, ()>;
     /// Stores a project, with its default workspace when given, and begins to set that up.
-    fn create_project(&self, project: Project, workspace: Option<Workspace>) -> Answer<'_, Project>;
+    fn create_project(&self, project: Project, workspace: Option<Workspace>)
+    -> Answer<'_, Project>;
     /// Stores a workspace and begins to set it up.
     fn create_workspace(&self, workspace: Workspace) -> Answer<'_, Workspace>;
     /// Projects, workspaces and tokens.

@@ -28,25 +28,36 @@ impl Policy {
     #[must_use]
     pub fn for_listener(address: SocketAddr) -> Self {
         let port = address.port();
-        let mut hosts: Vec<String> =
-            ["localhost", "127.0.0.1", "[::1]"].iter().map(|name| format!("{name}:{port}")).collect();
+        let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "[::1]"]
+            .iter()
+            .map(|name| format!("{name}:{port}"))
+            .collect();
         if !address.ip().is_unspecified() {
             hosts.push(address.to_string());
         }
-        Self { hosts, origins: Vec::new(), default_port: matches!(port, 80 | 443) }
+        Self {
+            hosts,
+            origins: Vec::new(),
+            default_port: matches!(port, 80 | 443),
+        }
     }
 
     /// Also accepts these authorities, `name` (any port) or `name:port`.
     #[must_use]
     pub fn with_hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
-        self.hosts.extend(hosts.into_iter().map(|host| host.to_ascii_lowercase()));
+        self.hosts
+            .extend(hosts.into_iter().map(|host| host.to_ascii_lowercase()));
         self
     }
 
     /// Also lets pages of these origins call (and opens CORS for them).
     #[must_use]
     pub fn with_origins(mut self, origins: impl IntoIterator<Item = String>) -> Self {
-        self.origins.extend(origins.into_iter().map(|o| o.trim_end_matches('/').to_ascii_lowercase()));
+        self.origins.extend(
+            origins
+                .into_iter()
+                .map(|o| o.trim_end_matches('/').to_ascii_lowercase()),
+        );
         self
     }
 
@@ -84,12 +95,19 @@ impl Policy {
                 "the `Host` header is not a name of this server; use the address it prints at start, or have the operator add the name to its configuration",
             ));
         };
-        let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+        let Some(origin) = headers.get(ORIGIN) else {
+            return Ok(());
+        };
         let origin = origin.to_str().unwrap_or("");
         let own = origin.split_once("://").is_some_and(|(scheme, authority)| {
             matches!(scheme, "http" | "https") && authority.eq_ignore_ascii_case(host)
         });
-        if own || self.origins.iter().any(|listed| listed.eq_ignore_ascii_case(origin)) {
+        if own
+            || self
+                .origins
+                .iter()
+                .any(|listed| listed.eq_ignore_ascii_case(origin))
+        {
             return Ok(());
         }
         Err(Problem::new(
@@ -103,7 +121,11 @@ impl Policy {
 fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => {
-            if name.starts_with('[') == name.ends_with(']') { name } else { authority }
+            if name.starts_with('[') == name.ends_with(']') {
+                name
+            } else {
+                authority
+            }
         }
         _ => authority,
     }
@@ -138,19 +160,59 @@ mod tests {
             (&loopback, "localhost", None, "host_refused"),
             (&loopback, "localhost:80", None, "host_refused"),
             (&loopback, "evil.example:7717", None, "host_refused"),
-            (&loopback, "localhost:7717", Some("http://localhost:7717"), "ok"),
-            (&loopback, "localhost:7717", Some("http://127.0.0.1:7717"), "origin_refused"),
-            (&loopback, "localhost:7717", Some("http://evil.example"), "origin_refused"),
-            (&loopback, "localhost:7717", Some("http://localhost:7717.evil.example"), "origin_refused"),
+            (
+                &loopback,
+                "localhost:7717",
+                Some("http://localhost:7717"),
+                "ok",
+            ),
+            (
+                &loopback,
+                "localhost:7717",
+                Some("http://127.0.0.1:7717"),
+                "origin_refused",
+            ),
+            (
+                &loopback,
+                "localhost:7717",
+                Some("http://evil.example"),
+                "origin_refused",
+            ),
+            (
+                &loopback,
+                "localhost:7717",
+                Some("http://localhost:7717.evil.example"),
+                "origin_refused",
+            ),
             (&loopback, "localhost:7717", Some("null"), "origin_refused"),
-            (&loopback, "localhost:7717", Some("file://localhost:7717"), "origin_refused"),
+            (
+                &loopback,
+                "localhost:7717",
+                Some("file://localhost:7717"),
+                "origin_refused",
+            ),
             (&wide, "localhost", None, "ok"),
             (&wide, "api.example.com", None, "ok"),
-            (&wide, "api.example.com:8443", Some("https://api.example.com:8443"), "ok"),
+            (
+                &wide,
+                "api.example.com:8443",
+                Some("https://api.example.com:8443"),
+                "ok",
+            ),
             (&wide, "[2001:db8::1]:99", None, "ok"),
             (&wide, "0.0.0.0", None, "host_refused"),
-            (&wide, "api.example.com", Some("https://console.example.com"), "ok"),
-            (&wide, "api.example.com", Some("http://console.example.com"), "origin_refused"),
+            (
+                &wide,
+                "api.example.com",
+                Some("https://console.example.com"),
+                "ok",
+            ),
+            (
+                &wide,
+                "api.example.com",
+                Some("http://console.example.com"),
+                "origin_refused",
+            ),
         ] {
             assert_eq!(verdict(policy, host, origin), expected, "{host} {origin:?}");
         }
@@ -161,7 +223,11 @@ mod tests {
         let policy = Policy::for_listener("127.0.0.1:7717".parse().unwrap());
         let mut headers = HeaderMap::new();
         assert!(policy.check(&Uri::from_static("/"), &headers).is_err());
-        assert!(policy.check(&Uri::from_static("http://localhost:7717/"), &headers).is_ok());
+        assert!(
+            policy
+                .check(&Uri::from_static("http://localhost:7717/"), &headers)
+                .is_ok()
+        );
         headers.append(HOST, "localhost:7717".parse().unwrap());
         headers.append(HOST, "localhost:7717".parse().unwrap());
         assert!(policy.check(&Uri::from_static("/"), &headers).is_err());

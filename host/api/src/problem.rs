@@ -13,8 +13,8 @@ use harness_core::provider::CallError;
 use harness_core::refusal::Refused;
 use harness_core::view::OperationResult;
 use harness_journal::JournalError;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::StatusCode;
+use http::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 /// The body of every answer that is not a success (RFC 9457 §3).
@@ -81,7 +81,10 @@ impl Problem {
             operation_result: None,
             session_id: None,
         };
-        Self(Box::new(Inner { document, header: None }))
+        Self(Box::new(Inner {
+            document,
+            header: None,
+        }))
     }
 
     /// The same, with the code's remedy after the detail.
@@ -89,6 +92,16 @@ impl Problem {
         match code.remedy() {
             "" => Self::new(code, detail.to_string()),
             remedy => Self::new(code, format!("{detail}; {remedy}")),
+        }
+    }
+
+    /// For an answer of a library that refuses in its own words.
+    pub(crate) fn of_status(status: StatusCode) -> Self {
+        match status {
+            StatusCode::NOT_FOUND => crate::extract::no_path(),
+            StatusCode::PAYLOAD_TOO_LARGE => Self::too_large("the request is too large; send less"),
+            status if status.is_client_error() => Self::invalid("the request is not valid"),
+            _ => Self::internal(),
         }
     }
 
@@ -109,7 +122,10 @@ impl Problem {
     }
 
     pub(crate) fn workspace_not_found(id: &str) -> Self {
-        Self::with_remedy(Code::WorkspaceNotFound, format!("no workspace `{}`", cut(id)))
+        Self::with_remedy(
+            Code::WorkspaceNotFound,
+            format!("no workspace `{}`", cut(id)),
+        )
     }
 
     pub(crate) fn session_not_found(id: &str) -> Self {
@@ -121,7 +137,17 @@ impl Problem {
     }
 
     pub(crate) fn provider_not_found(id: &str) -> Self {
-        Self::with_remedy(Code::ProviderNotFound, format!("no provider `{}` is installed", cut(id)))
+        Self::with_remedy(
+            Code::ProviderNotFound,
+            format!("no provider `{}` is installed", cut(id)),
+        )
+    }
+
+    pub(crate) fn taken(what: &str, id: &str) -> Self {
+        Self::with_remedy(
+            Code::AlreadyExists,
+            format!("there is a {what} `{id}` already"),
+        )
     }
 
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
@@ -151,20 +177,27 @@ impl Problem {
 
     /// As it is recorded: without the id of the request that met it first.
     pub(crate) fn stored(&self) -> Bytes {
-        serde_json::to_vec(&self.0.document).map(Bytes::from).unwrap_or_default()
+        serde_json::to_vec(&self.0.document)
+            .map(Bytes::from)
+            .unwrap_or_default()
     }
 
     /// What [`Problem::stored`] wrote.
     pub(crate) fn from_stored(bytes: &[u8]) -> Option<Self> {
         let document = serde_json::from_slice(bytes).ok()?;
-        Some(Self(Box::new(Inner { document, header: None })))
+        Some(Self(Box::new(Inner {
+            document,
+            header: None,
+        })))
     }
 
     /// The document as it goes out.
     pub(crate) fn render(&self, request_id: &str) -> Bytes {
         let mut document = self.0.document.clone();
         document.request_id = request_id.to_owned();
-        serde_json::to_vec(&document).map(Bytes::from).unwrap_or_default()
+        serde_json::to_vec(&document)
+            .map(Bytes::from)
+            .unwrap_or_default()
     }
 }
 
@@ -176,7 +209,10 @@ impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         let retryable = refused.retryable();
         let Some(code) = Code::from_name(refused.code()) else {
-            tracing::error!(code = refused.code(), "a refusal without an entry in the table of codes");
+            tracing::error!(
+                code = refused.code(),
+                "a refusal without an entry in the table of codes"
+            );
             return Self::internal();
         };
         let mut problem = match &refused {
@@ -193,9 +229,15 @@ impl From<Refused> for Problem {
         };
         problem.0.document.retryable = retryable;
         match refused {
-            Refused::HarnessChanged { result } => problem.0.document.operation_result = result.map(|r| *r),
-            Refused::Violation { result, .. } => problem.0.document.operation_result = Some(*result),
-            Refused::WorkspaceLinkFailed { session_id, .. } => problem.0.document.session_id = Some(session_id),
+            Refused::HarnessChanged { result } => {
+                problem.0.document.operation_result = result.map(|r| *r)
+            }
+            Refused::Violation { result, .. } => {
+                problem.0.document.operation_result = Some(*result)
+            }
+            Refused::WorkspaceLinkFailed { session_id, .. } => {
+                problem.0.document.session_id = Some(session_id)
+            }
             _ => {}
         }
         problem
@@ -205,9 +247,9 @@ impl From<Refused> for Problem {
 impl From<JournalError> for Problem {
     fn from(error: JournalError) -> Self {
         match &error {
-            JournalError::InvalidPage { .. } | JournalError::Invalid { .. } | JournalError::TooLarge { .. } => {
-                Self::invalid(error.to_string())
-            }
+            JournalError::InvalidPage { .. }
+            | JournalError::Invalid { .. }
+            | JournalError::TooLarge { .. } => Self::invalid(error.to_string()),
             JournalError::Exists { .. } => Self::with_remedy(Code::AlreadyExists, &error),
             JournalError::Unavailable { .. }
             | JournalError::Ambiguous { .. }
@@ -239,9 +281,9 @@ impl From<AdminError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.document.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = StatusCode::from_u16(self.0.document.status)
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some((name, value)) = self.0.header.clone() {
             response.headers_mut().insert(name, value);
         }
@@ -277,8 +319,18 @@ mod tests {
         vec![
             (R::InvalidRequest("x".into()), 400),
             (R::InvalidParams("x".into()), 400),
-            (R::OperationLimit(OperationLimit::Empty { field: "text" }), 400),
-            (R::OperationLimit(OperationLimit::TooLarge { field: "text", bytes: 2, limit: 1 }), 413),
+            (
+                R::OperationLimit(OperationLimit::Empty { field: "text" }),
+                400,
+            ),
+            (
+                R::OperationLimit(OperationLimit::TooLarge {
+                    field: "text",
+                    bytes: 2,
+                    limit: 1,
+                }),
+                413,
+            ),
             (R::TooLarge("x".into()), 413),
             (R::UnsupportedOperation, 400),
             (R::WorkspaceUnsupported, 400),
@@ -289,13 +341,36 @@ mod tests {
             (R::LoopNotFound("l".into()), 404),
             (R::GateNotFound, 404),
             (R::GateNotReady, 409),
-            (R::GateReply(ReplyError::KindMismatch { kind: "permission", actions: vec![] }), 400),
-            (R::GateReply(ReplyError::ActionInvalid { action: "deny", actions: vec![] }), 400),
+            (
+                R::GateReply(ReplyError::KindMismatch {
+                    kind: "permission",
+                    actions: vec![],
+                }),
+                400,
+            ),
+            (
+                R::GateReply(ReplyError::ActionInvalid {
+                    action: "deny",
+                    actions: vec![],
+                }),
+                400,
+            ),
             (R::GateReply(ReplyError::Invalid("x".into())), 400),
             (R::GateReply(ReplyError::TooLarge { bytes: 9 }), 413),
-            (R::StaleHarness { current: "a/b".into() }, 409),
+            (
+                R::StaleHarness {
+                    current: "a/b".into(),
+                },
+                409,
+            ),
             (R::StaleState, 409),
-            (R::ProviderNotReady { reason: "r".into(), loading: true }, 409),
+            (
+                R::ProviderNotReady {
+                    reason: "r".into(),
+                    loading: true,
+                },
+                409,
+            ),
             (R::WorkspaceNotReady, 409),
             (R::WorkspaceFailed("r".into()), 409),
             (R::SessionBusy("busy"), 409),
@@ -305,13 +380,30 @@ mod tests {
             (R::Restoring, 409),
             (R::NoFreeSlot, 409),
             (R::StatusChanged("c"), 409),
-            (R::HarnessChanged { result: Some(result()) }, 409),
+            (
+                R::HarnessChanged {
+                    result: Some(result()),
+                },
+                409,
+            ),
             (R::FoldingUnavailable, 409),
             (R::StoreUnavailable, 503),
-            (R::WorkspaceLinkFailed { session_id: SessionId::ZERO, reason: "r".into() }, 500),
+            (
+                R::WorkspaceLinkFailed {
+                    session_id: SessionId::ZERO,
+                    reason: "r".into(),
+                },
+                500,
+            ),
             (R::CallerGone, 409),
             (R::HostShuttingDown, 503),
-            (R::Violation { reason: "r".into(), result: result() }, 502),
+            (
+                R::Violation {
+                    reason: "r".into(),
+                    result: result(),
+                },
+                502,
+            ),
             (R::IdempotencyConflict, 409),
             (R::Internal, 500),
             (no(Refusal::Unsupported("t".into())), 400),
@@ -346,23 +438,44 @@ mod tests {
 
     #[test]
     fn s110_a_trap_does_not_say_where_it_was() {
-        let problem = Problem::from(Refused::Provider(CallError::Trap("wasm backtrace: /home/x.rs".into())));
+        let problem = Problem::from(Refused::Provider(CallError::Trap(
+            "wasm backtrace: /home/x.rs".into(),
+        )));
         assert!(!problem.0.document.detail.contains("/home"));
     }
 
     #[test]
     fn s110_a_providers_reason_is_kept_verbatim() {
-        let refused = Refused::Provider(CallError::Refused(Refusal::NotAllowed("Clear the goal first".into())));
-        assert_eq!(Problem::from(refused).0.document.detail, "Clear the goal first");
+        let refused = Refused::Provider(CallError::Refused(Refusal::NotAllowed(
+            "Clear the goal first".into(),
+        )));
+        assert_eq!(
+            Problem::from(refused).0.document.detail,
+            "Clear the goal first"
+        );
     }
 
     #[test]
     fn g5_only_what_happened_after_reserve_is_recorded() {
-        assert!(Problem::from(Refused::Violation { reason: "r".into(), result: result() }).is_outcome());
-        assert!(Problem::from(Refused::HarnessChanged { result: Some(result()) }).is_outcome());
+        assert!(
+            Problem::from(Refused::Violation {
+                reason: "r".into(),
+                result: result()
+            })
+            .is_outcome()
+        );
+        assert!(
+            Problem::from(Refused::HarnessChanged {
+                result: Some(result())
+            })
+            .is_outcome()
+        );
         assert!(!Problem::from(Refused::HarnessChanged { result: None }).is_outcome());
         assert!(!Problem::from(Refused::StaleState).is_outcome());
-        let problem = Problem::from(Refused::Violation { reason: "r".into(), result: result() });
+        let problem = Problem::from(Refused::Violation {
+            reason: "r".into(),
+            result: result(),
+        });
         let again = Problem::from_stored(&problem.stored()).unwrap();
         assert_eq!(again.render("id-2"), problem.render("id-2"));
     }

@@ -6,14 +6,14 @@ use crate::extract::no_path;
 use crate::openapi;
 use crate::problem::Problem;
 use crate::routes::{
-    commands, events, gates, harnesses, health, input, journal, pages, projects, providers, sessions, tokens,
-    workspaces,
+    commands, events, gates, harnesses, health, input, journal, pages, projects, providers,
+    sessions, tokens, workspaces,
 };
 use crate::state::ApiState;
 use axum::routing::get;
 use axum::{Router, middleware};
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::Method;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -68,8 +68,12 @@ pub fn router(state: ApiState) -> Router {
                 "the path does not take this method; the `Allow` header lists those it takes",
             )
         });
-    let origins: Vec<HeaderValue> =
-        state.policy().origins().iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
+    let origins: Vec<HeaderValue> = state
+        .policy()
+        .origins()
+        .iter()
+        .filter_map(|origin| HeaderValue::from_str(origin).ok())
+        .collect();
     if !origins.is_empty() {
         routes = routes.layer(
             CorsLayer::new()
@@ -85,5 +89,7 @@ pub fn router(state: ApiState) -> Router {
                 .expose_headers([REQUEST_ID]),
         );
     }
-    routes.layer(middleware::from_fn_with_state(state.clone(), edge)).with_state(state)
+    routes
+        .layer(middleware::from_fn_with_state(state.clone(), edge))
+        .with_state(state)
 }

@@ -35,7 +35,11 @@ impl Loops {
             None | Some("all") => Ok(Self::All),
             Some("none") => Ok(Self::These(BTreeSet::new())),
             Some(list) => {
-                let ids: Result<BTreeSet<LoopId>, _> = list.split(',').take(MAX_FILTER + 1).map(str::parse).collect();
+                let ids: Result<BTreeSet<LoopId>, _> = list
+                    .split(',')
+                    .take(MAX_FILTER + 1)
+                    .map(str::parse)
+                    .collect();
                 ids.ok().filter(|ids| ids.len() <= MAX_FILTER).map(Self::These).ok_or_else(|| {
                     Problem::invalid(format!(
                         "`{name}` is neither `all`, `none` nor a list of at most {MAX_FILTER} loop ids separated by commas"
@@ -84,14 +88,28 @@ impl Filter {
     fn event(&self, session_id: SessionId, item: &Item) -> Option<Event> {
         match item {
             Item::Snapshot { seq, snapshot } => {
-                let data = SnapshotData { v: 1, kind: "snapshot", seq: *seq, snapshot };
+                let data = SnapshotData {
+                    v: 1,
+                    kind: "snapshot",
+                    seq: *seq,
+                    snapshot,
+                };
                 let text = serde_json::to_string(&data)
                     .inspect_err(|error| tracing::error!(%error, "a snapshot could not be written"))
                     .ok()?;
-                Some(Event::default().event("snapshot").id(seq.to_string()).data(text))
+                Some(
+                    Event::default()
+                        .event("snapshot")
+                        .id(seq.to_string())
+                        .data(text),
+                )
             }
             Item::Frame(frame) => {
-                let loops = if frame.seq.is_some() { &self.enduring } else { &self.ephemeral };
+                let loops = if frame.seq.is_some() {
+                    &self.enduring
+                } else {
+                    &self.ephemeral
+                };
                 if !loops.passes(frame.loop_id) {
                     return None;
                 }
@@ -103,7 +121,12 @@ impl Filter {
                 Some(event.data(&*frame.data))
             }
             Item::Lagged { last_seq } => {
-                let data = LaggedData { v: 1, kind: "lagged", session_id, last_seq: *last_seq };
+                let data = LaggedData {
+                    v: 1,
+                    kind: "lagged",
+                    session_id,
+                    last_seq: *last_seq,
+                };
                 let text = serde_json::to_string(&data).ok()?;
                 Some(Event::default().event("lagged").data(text))
             }
@@ -145,7 +168,10 @@ pub(crate) fn respond(
     let keep_alive = KeepAlive::new().interval(state.ping()).text("ping");
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
     // A reverse proxy that buffers would hold back what is meant to be live.
-    response.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response.headers_mut().insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
     response
 }
 

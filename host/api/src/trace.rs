@@ -7,11 +7,17 @@ use http::HeaderMap;
 /// The trace id of a valid `traceparent` header (W3C Trace Context §3.2), else `None`.
 pub(crate) fn trace_id(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all("traceparent").iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return None;
+    };
     let mut parts = value.to_str().ok()?.split('-');
-    let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let (version, trace, parent, flags) =
+        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let hex = |text: &str, len: usize| {
-        text.len() == len && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        text.len() == len
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
     let zero = |text: &str| text.bytes().all(|b| b == b'0');
     let valid = hex(version, 2)
@@ -39,7 +45,10 @@ mod tests {
             (format!("ff-{trace}-b7ad6b7169203331-01"), false),
             (format!("00-{trace}-0000000000000000-01"), false),
             (format!("00-{}-b7ad6b7169203331-01", "0".repeat(32)), false),
-            (format!("00-{}-b7ad6b7169203331-01", trace.to_uppercase()), false),
+            (
+                format!("00-{}-b7ad6b7169203331-01", trace.to_uppercase()),
+                false,
+            ),
             ("00".into(), false),
             (String::new(), false),
         ] {

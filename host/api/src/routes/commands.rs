@@ -3,7 +3,7 @@
 use super::sessions::check_settings;
 use crate::auth::{Access, Invoke, Read};
 use crate::extract::{InPath, Intent, NoQuery, Strict};
-use crate::flight::{Done, perform};
+use crate::flight::{Cut, Done, perform};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use axum::Json;
@@ -95,7 +95,9 @@ pub(crate) async fn draft(
         model: draft.model,
         params: draft.params,
     };
-    Ok(Json(state.plane().draft_command_state(request).await?.into()))
+    Ok(Json(
+        state.plane().draft_command_state(request).await?.into(),
+    ))
 }
 
 /// Commands and modes of a session, read live from the provider.
@@ -152,8 +154,28 @@ pub(crate) async fn invoke(
         expected_revision: intent.body.expected_revision,
     };
     let id = access.session(&state, &raw).await?;
-    perform(&state, access.grant(), Some(id), intent.key, move |plane, caller, gone| async move {
-        Done::json(StatusCode::OK, &plane.invoke(id, caller, request, gone).await?)
-    })
+    perform(
+        &state,
+        access.grant(),
+        Some(id),
+        intent.key,
+        settled,
+        move |plane, caller, gone| async move {
+            Done::json(
+                StatusCode::OK,
+                &plane.invoke(id, caller, request, gone).await?,
+            )
+        },
+    )
     .await
+}
+
+/// The result as the journal has it. Without one the operation is still on its way.
+fn settled(cut: Cut) -> Result<Done, Refused> {
+    match cut.result {
+        Some(result) => Done::json(StatusCode::OK, &result),
+        None => Err(Refused::SessionBusy(
+            "the first request with this idempotency key has not settled; send it again shortly",
+        )),
+    }
 }

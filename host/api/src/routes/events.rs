@@ -84,9 +84,15 @@ pub(crate) async fn lists(
         None => None,
     };
     let grant = access.grant().clone();
-    let events = state.plane().subscribe_lists(project).filter_map(move |session| {
-        let event = grant.sees(&session.project_id).then(|| serde_json::to_string(&session).ok()).flatten();
-        future::ready(event.map(|data| Event::default().event("session").data(data)))
-    });
+    let events = state
+        .plane()
+        .subscribe_lists(project)
+        .filter_map(move |session| {
+            let event = grant
+                .sees(&session.project_id)
+                .then(|| serde_json::to_string(&*session).ok())
+                .flatten();
+            future::ready(event.map(|data| Event::default().event("session").data(data)))
+        });
     Ok(respond(&state, access.grant(), events))
 }

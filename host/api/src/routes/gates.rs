@@ -3,7 +3,7 @@
 use crate::auth::{Access, Invoke, Read};
 use crate::code::Code;
 use crate::extract::{Asked, InPath, Intent, NoQuery};
-use crate::flight::{Done, perform};
+use crate::flight::{Cut, Done, perform};
 use crate::page::{Listed, PageQuery};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -48,7 +48,8 @@ pub(crate) async fn list(
     let id = access.session(&state, &raw).await?;
     let gates = state.plane().gates(id).await?;
     let items = gates.into_iter().map(GateView::from).collect();
-    page.of(items, |view: &GateView| view.gate.gate_id.to_string()).map(Json)
+    page.of(items, |view: &GateView| view.gate.gate_id.to_string())
+        .map(Json)
 }
 
 /// An answer to a gate.
@@ -73,7 +74,11 @@ pub(crate) struct Values {
 
 impl Answer {
     fn reply(self) -> Result<GateReply, Problem> {
-        let belongs = |field: &str, action: &str| Problem::invalid(format!("`{field}` belongs to the action `{action}`; leave it out"));
+        let belongs = |field: &str, action: &str| {
+            Problem::invalid(format!(
+                "`{field}` belongs to the action `{action}`; leave it out"
+            ))
+        };
         if self.message.is_some() && self.action != "deny" {
             return Err(belongs("message", "deny"));
         }
@@ -92,7 +97,9 @@ impl Answer {
             },
             "answer" => match self.values {
                 Some(values) => Ok(GateReply::Answer(values.answers)),
-                None => Err(Problem::invalid("`values` is missing; send `{\"answers\": [[…], …]}`, one list a question")),
+                None => Err(Problem::invalid(
+                    "`values` is missing; send `{\"answers\": [[…], …]}`, one list a question",
+                )),
             },
             "decline" => Ok(GateReply::Decline),
             _ => Err(Problem::new(
@@ -141,12 +148,32 @@ pub(crate) async fn answer(
     let reply = intent.body.reply()?;
     let id = access.session(&state, &raw).await?;
     let gate_id = gate.parse().map_err(|_| Refused::GateNotFound)?;
-    perform(&state, access.grant(), Some(id), intent.key, move |plane, caller, _| async move {
-        let delivery = match plane.answer(id, caller, GateAnswer { gate_id, reply }).await? {
-            Delivery::Acknowledged => DeliveryView::Acknowledged,
-            Delivery::Uncertain => DeliveryView::Uncertain,
-        };
-        Done::json(StatusCode::ACCEPTED, &Delivered { delivery })
-    })
+    perform(
+        &state,
+        access.grant(),
+        Some(id),
+        intent.key,
+        answered_before,
+        move |plane, caller, _| async move {
+            let delivery = match plane
+                .answer(id, caller, GateAnswer { gate_id, reply })
+                .await?
+            {
+                Delivery::Acknowledged => DeliveryView::Acknowledged,
+                Delivery::Uncertain => DeliveryView::Uncertain,
+            };
+            Done::json(StatusCode::ACCEPTED, &Delivered { delivery })
+        },
+    )
     .await
+}
+
+/// The answer was durable; the ask that waited for it went with the process.
+fn answered_before(_: Cut) -> Result<Done, Refused> {
+    Done::json(
+        StatusCode::ACCEPTED,
+        &Delivered {
+            delivery: DeliveryView::Uncertain,
+        },
+    )
 }

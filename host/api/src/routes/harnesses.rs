@@ -8,7 +8,9 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use harness_core::ids::HarnessId;
-use harness_core::provider::{Compatibility, Features, Harness, ModelSpec, ParamSpec, ProviderState, WorkspaceNeed};
+use harness_core::provider::{
+    Compatibility, Features, Harness, ModelSpec, ParamSpec, ProviderState, WorkspaceNeed,
+};
 use serde::{Deserialize, Serialize};
 
 /// A harness.
@@ -59,15 +61,20 @@ fn view(harness: &dyn Harness) -> HarnessView {
     let info = info.as_deref();
     let readiness = status.readiness;
     let mut reason = status.reason;
-    let compatibility = readiness.as_ref().map(|readiness| match &readiness.compatibility {
-        Compatibility::Supported => Fit::Supported,
-        Compatibility::Untested => Fit::Untested,
-        Compatibility::Incompatible(why) => {
-            reason.get_or_insert_with(|| why.clone());
-            Fit::Incompatible
-        }
-    });
-    let detected = readiness.as_ref().map(|readiness| readiness.models.clone()).filter(|models| !models.is_empty());
+    let compatibility = readiness
+        .as_ref()
+        .map(|readiness| match &readiness.compatibility {
+            Compatibility::Supported => Fit::Supported,
+            Compatibility::Untested => Fit::Untested,
+            Compatibility::Incompatible(why) => {
+                reason.get_or_insert_with(|| why.clone());
+                Fit::Incompatible
+            }
+        });
+    let detected = readiness
+        .as_ref()
+        .map(|readiness| readiness.models.clone())
+        .filter(|models| !models.is_empty());
     HarnessView {
         id: harness.id().clone(),
         label: info.map_or_else(|| harness.id().to_string(), |info| info.label.clone()),
@@ -76,7 +83,9 @@ fn view(harness: &dyn Harness) -> HarnessView {
         reason,
         native_version: readiness.and_then(|readiness| readiness.native_version),
         compatibility,
-        models: detected.or_else(|| info.map(|info| info.models.clone())).unwrap_or_default(),
+        models: detected
+            .or_else(|| info.map(|info| info.models.clone()))
+            .unwrap_or_default(),
         params: info.map(|info| info.params.clone()).unwrap_or_default(),
         workspace: info.map_or(WorkspaceNeed::None, |info| info.workspace),
         features: info.map(|info| info.features).unwrap_or_default(),
@@ -92,8 +101,12 @@ pub(crate) async fn list(
     Asked(page): Asked<PageQuery>,
 ) -> Result<Json<Listed<HarnessView>>, Problem> {
     let harnesses = state.plane().harnesses().list();
-    let items = harnesses.iter().map(|harness| view(harness.as_ref())).collect();
-    page.of(items, |harness: &HarnessView| harness.id.to_string()).map(Json)
+    let items = harnesses
+        .iter()
+        .map(|harness| view(harness.as_ref()))
+        .collect();
+    page.of(items, |harness: &HarnessView| harness.id.to_string())
+        .map(Json)
 }
 
 /// One harness.
@@ -107,6 +120,11 @@ pub(crate) async fn show(
     _: NoQuery,
 ) -> Result<Json<HarnessView>, Problem> {
     let id = format!("{publisher}/{name}");
-    let harness = id.parse().ok().and_then(|id| state.plane().harnesses().get(&id));
-    harness.map(|harness| Json(view(harness.as_ref()))).ok_or_else(|| Problem::harness_not_found(&id))
+    let harness = id
+        .parse()
+        .ok()
+        .and_then(|id| state.plane().harnesses().get(&id));
+    harness
+        .map(|harness| Json(view(harness.as_ref())))
+        .ok_or_else(|| Problem::harness_not_found(&id))
 }

@@ -21,28 +21,41 @@ pub(crate) struct Health {
 /// The process runs.
 #[utoipa::path(get, path = "/healthz", tag = "Host", responses((status = 200, body = Health)))]
 pub(crate) async fn live() -> Json<Health> {
-    Json(Health { status: "live".into() })
+    Json(Health {
+        status: "live".into(),
+    })
 }
 
 /// The store can be reached, providers are compiled and interrupted sessions are restored.
 #[utoipa::path(get, path = "/readyz", tag = "Host", responses((status = 200, body = Health)))]
 pub(crate) async fn ready(State(state): State<ApiState>) -> Result<Json<Health>, Problem> {
     if state.closing().reason().is_some() {
-        return Err(Problem::with_remedy(Code::HostShuttingDown, "the host is shutting down").retryable());
+        return Err(
+            Problem::with_remedy(Code::HostShuttingDown, "the host is shutting down").retryable(),
+        );
     }
     state.plane().ready().map_err(|reason| {
         tracing::info!(reason, "not ready");
         Problem::with_remedy(Code::HostNotReady, "the host is starting").retryable()
     })?;
-    Ok(Json(Health { status: "ready".into() }))
+    Ok(Json(Health {
+        status: "ready".into(),
+    }))
 }
 
 /// Metrics of the host in the Prometheus text format.
 #[utoipa::path(get, path = "/metrics", tag = "Host", security(("token" = ["admin"])),
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub(crate) async fn metrics(State(state): State<ApiState>, _: HostAdmin) -> Result<Response, Problem> {
+pub(crate) async fn metrics(
+    State(state): State<ApiState>,
+    _: HostAdmin,
+) -> Result<Response, Problem> {
     let render = state.metrics().ok_or_else(no_path)?;
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], render()).into_response())
+    Ok((
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        render(),
+    )
+        .into_response())
 }
 
 /// What this server can do (S100).
@@ -57,7 +70,15 @@ pub(crate) struct Capabilities {
 }
 
 /// Parts of the plane that are there (S100).
-const FEATURES: [&str; 7] = ["journal", "sessions", "input", "queue", "gates", "events", "operations"];
+const FEATURES: [&str; 7] = [
+    "journal",
+    "sessions",
+    "input",
+    "queue",
+    "gates",
+    "events",
+    "operations",
+];
 
 /// What this server can do.
 #[utoipa::path(get, path = "/v1/capabilities", tag = "Host", responses((status = 200, body = Capabilities)))]

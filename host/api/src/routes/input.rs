@@ -3,7 +3,7 @@
 use crate::auth::{Access, Invoke, Read};
 use crate::blocks;
 use crate::extract::{Asked, InPath, Intent, NoQuery};
-use crate::flight::{Done, perform};
+use crate::flight::{Cut, Done, never_again, perform};
 use crate::page::{Listed, PageQuery};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::response::Response;
 use harness_core::content::Block;
 use harness_core::ids::{CommandId, LoopId};
+use harness_core::refusal::Refused;
 use harness_core::view::QueuedInput;
 use harness_session::InputRequest;
 use http::StatusCode;
@@ -59,7 +60,9 @@ pub(crate) async fn send(
     let input = intent.body;
     blocks::check(&input.blocks, "blocks")?;
     if input.no_fold && input.fold_only {
-        return Err(Problem::invalid("`no_fold` and `fold_only` exclude each other; send one of them"));
+        return Err(Problem::invalid(
+            "`no_fold` and `fold_only` exclude each other; send one of them",
+        ));
     }
     let id = access.session(&state, &raw).await?;
     let request = InputRequest {
@@ -68,11 +71,27 @@ pub(crate) async fn send(
         no_fold: input.no_fold,
         fold_only: input.fold_only,
     };
-    perform(&state, access.grant(), Some(id), intent.key, move |plane, caller, _| async move {
-        let command_id = plane.submit(id, caller, request).await?;
-        Done::json(StatusCode::ACCEPTED, &Accepted { command_id })
-    })
+    perform(
+        &state,
+        access.grant(),
+        Some(id),
+        intent.key,
+        accepted,
+        move |plane, caller, _| async move {
+            let command_id = plane.submit(id, caller, request).await?;
+            Done::json(StatusCode::ACCEPTED, &Accepted { command_id })
+        },
+    )
     .await
+}
+
+fn accepted(cut: Cut) -> Result<Done, Refused> {
+    Done::json(
+        StatusCode::ACCEPTED,
+        &Accepted {
+            command_id: cut.command_id,
+        },
+    )
 }
 
 /// Queued and held inputs, in the order they will run.
@@ -86,7 +105,8 @@ pub(crate) async fn queue(
 ) -> Result<Json<Listed<QueuedInput>>, Problem> {
     let id = access.session(&state, &raw).await?;
     let items = state.plane().queue(id).await?;
-    page.of(items, |input: &QueuedInput| input.command_id.to_string()).map(Json)
+    page.of(items, |input: &QueuedInput| input.command_id.to_string())
+        .map(Json)
 }
 
 /// What became of a retraction.
@@ -109,13 +129,26 @@ pub(crate) async fn retract(
     _: NoQuery,
 ) -> Result<Response, Problem> {
     let id = access.session(&state, &raw).await?;
-    let command_id: CommandId = command
-        .parse()
-        .map_err(|_| Problem::invalid("the command id in the path is not a UUID; take it from GET …/queue"))?;
-    perform(&state, access.grant(), Some(id), None, move |plane, caller, _| async move {
-        let retracted = plane.retract(id, caller, command_id).await?;
-        Done::json(StatusCode::OK, &Retracted { command_id, retracted })
-    })
+    let command_id: CommandId = command.parse().map_err(|_| {
+        Problem::invalid("the command id in the path is not a UUID; take it from GET …/queue")
+    })?;
+    perform(
+        &state,
+        access.grant(),
+        Some(id),
+        None,
+        never_again,
+        move |plane, caller, _| async move {
+            let retracted = plane.retract(id, caller, command_id).await?;
+            Done::json(
+                StatusCode::OK,
+                &Retracted {
+                    command_id,
+                    retracted,
+                },
+            )
+        },
+    )
     .await
 }
 
@@ -149,23 +182,48 @@ pub(crate) async fn release(
     _: NoQuery,
     intent: Intent<Release>,
 ) -> Result<Response, Problem> {
-    let Release { loop_id, command_ids } = intent.body;
+    let Release {
+        loop_id,
+        command_ids,
+    } = intent.body;
     let ids = match command_ids {
         None => Vec::new(),
         Some(ids) if ids.is_empty() => {
-            return Err(Problem::invalid("`command_ids` is empty; leave it out to release every held input"));
+            return Err(Problem::invalid(
+                "`command_ids` is empty; leave it out to release every held input",
+            ));
         }
         Some(ids) if ids.len() > MAX_IDS => {
-            return Err(Problem::invalid(format!("`command_ids` has {} ids; at most {MAX_IDS} are taken", ids.len())));
+            return Err(Problem::invalid(format!(
+                "`command_ids` has {} ids; at most {MAX_IDS} are taken",
+                ids.len()
+            )));
         }
         Some(ids) => ids,
     };
     let id = access.session(&state, &raw).await?;
-    perform(&state, access.grant(), Some(id), intent.key, move |plane, caller, _| async move {
-        let released = plane.release(id, caller, loop_id, ids).await?;
-        Done::json(StatusCode::OK, &Released { released })
-    })
+    perform(
+        &state,
+        access.grant(),
+        Some(id),
+        intent.key,
+        released_before,
+        move |plane, caller, _| async move {
+            let released = plane.release(id, caller, loop_id, ids).await?;
+            Done::json(StatusCode::OK, &Released { released })
+        },
+    )
     .await
+}
+
+/// Which ones they were went with the process; none is held any more.
+fn released_before(_: Cut) -> Result<Done, Refused> {
+    Done::json(
+        StatusCode::OK,
+        &Released {
+            released: Vec::new(),
+        },
+    )
 }
 
 /// What to stop.
@@ -198,9 +256,21 @@ pub(crate) async fn interrupt(
 ) -> Result<Response, Problem> {
     let loop_id = intent.body.loop_id;
     let id = access.session(&state, &raw).await?;
-    perform(&state, access.grant(), Some(id), intent.key, move |plane, caller, _| async move {
-        let interrupted = plane.interrupt(id, caller, loop_id).await?;
-        Done::json(StatusCode::OK, &Interrupted { interrupted })
-    })
+    perform(
+        &state,
+        access.grant(),
+        Some(id),
+        intent.key,
+        stopped_before,
+        move |plane, caller, _| async move {
+            let interrupted = plane.interrupt(id, caller, loop_id).await?;
+            Done::json(StatusCode::OK, &Interrupted { interrupted })
+        },
+    )
     .await
+}
+
+/// What ran then ended with the process at the latest.
+fn stopped_before(_: Cut) -> Result<Done, Refused> {
+    Done::json(StatusCode::OK, &Interrupted { interrupted: true })
 }

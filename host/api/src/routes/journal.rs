@@ -46,7 +46,10 @@ pub(crate) async fn show(
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit)?;
     let id = access.session(&state, &raw).await?;
-    let page = state.plane().journal(id, query.from_journal_seq.unwrap_or(1), limit).await?;
+    let page = state
+        .plane()
+        .journal(id, query.from_journal_seq.unwrap_or(1), limit)
+        .await?;
     Ok(([(CONTENT_TYPE, "application/json")], write(&page)).into_response())
 }
 
@@ -61,6 +64,9 @@ fn write(page: &JournalPage) -> String {
         }
         out.push_str(event);
     }
-    out.push_str(&format!("],\"next_seq\":{},\"done\":{}}}", page.next_seq, page.done));
+    out.push_str(&format!(
+        "],\"next_seq\":{},\"done\":{}}}",
+        page.next_seq, page.done
+    ));
     out
 }

@@ -29,7 +29,11 @@ pub(crate) struct ProjectView {
 
 impl From<Project> for ProjectView {
     fn from(project: Project) -> Self {
-        Self { id: project.id, name: project.name, default_workspace_id: project.default_workspace_id }
+        Self {
+            id: project.id,
+            name: project.name,
+            default_workspace_id: project.default_workspace_id,
+        }
     }
 }
 
@@ -73,7 +77,8 @@ pub(crate) async fn list(
     for id in access.projects() {
         items.extend(catalog.project(id.clone()).await?.map(ProjectView::from));
     }
-    page.of(items, |project: &ProjectView| project.id.to_string()).map(Json)
+    page.of(items, |project: &ProjectView| project.id.to_string())
+        .map(Json)
 }
 
 /// One project.
@@ -90,7 +95,12 @@ pub(crate) async fn show(
     if !access.sees(&id) {
         return Err(missing());
     }
-    let project = state.plane().catalog().project(id).await?.ok_or_else(missing)?;
+    let project = state
+        .plane()
+        .catalog()
+        .project(id)
+        .await?
+        .ok_or_else(missing)?;
     Ok(Json(project.into()))
 }
 
@@ -118,7 +128,20 @@ pub(crate) async fn create(
             state: WorkspaceState::Initializing,
         }),
     };
-    let project = Project { id: new.id, name, default_workspace_id: workspace.as_ref().map(|w| w.id.clone()) };
+    let project = Project {
+        id: new.id,
+        name,
+        default_workspace_id: workspace.as_ref().map(|w| w.id.clone()),
+    };
+    let catalog = state.plane().catalog();
+    if catalog.project(project.id.clone()).await?.is_some() {
+        return Err(Problem::taken("project", project.id.as_str()));
+    }
+    if let Some(workspace) = &workspace
+        && catalog.workspace(workspace.id.clone()).await?.is_some()
+    {
+        return Err(Problem::taken("workspace", workspace.id.as_str()));
+    }
     let plane = state.plane().clone();
     let task = tokio::spawn(async move { plane.create_project(project, workspace).await });
     let project = task.await.map_err(|_| Problem::internal())??;

@@ -38,7 +38,10 @@ pub(crate) async fn list(
     _: HostAdmin,
     Asked(page): Asked<PageQuery>,
 ) -> Result<Json<Listed<ProviderReport>>, Problem> {
-    page.of(state.providers().reports(), |report: &ProviderReport| report.id.to_string()).map(Json)
+    page.of(state.providers().reports(), |report: &ProviderReport| {
+        report.id.to_string()
+    })
+    .map(Json)
 }
 
 /// Installs a component.
@@ -55,8 +58,15 @@ pub(crate) async fn install(
     Strict(body): Strict<Component>,
 ) -> Result<(StatusCode, Json<ProviderReport>), Problem> {
     blocks::text("component", &body.component, MAX_PATH)?;
-    if body.sha256.len() != 64 || !body.sha256.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
-        return Err(Problem::invalid("`sha256` is not 64 lower-case hex digits; send what `sha256sum` prints for the file"));
+    if body.sha256.len() != 64
+        || !body
+            .sha256
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    {
+        return Err(Problem::invalid(
+            "`sha256` is not 64 lower-case hex digits; send what `sha256sum` prints for the file",
+        ));
     }
     let providers = state.providers().clone();
     let task = tokio::spawn(async move { providers.install(&body.component, &body.sha256).await });
@@ -75,7 +85,11 @@ pub(crate) async fn show(
     _: NoQuery,
 ) -> Result<Json<ProviderReport>, Problem> {
     let id = id(&publisher, &name)?;
-    state.providers().report(&id).map(Json).ok_or_else(|| Problem::provider_not_found(id.as_str()))
+    state
+        .providers()
+        .report(&id)
+        .map(Json)
+        .ok_or_else(|| Problem::provider_not_found(id.as_str()))
 }
 
 /// Removes a provider; its instances are disposed of.
@@ -136,5 +150,8 @@ pub(crate) async fn logs(
 ) -> Result<Json<Listed<LogLine>>, Problem> {
     let limit = page::limit(query.limit)?;
     let items = state.providers().logs(&id(&publisher, &name)?, limit)?;
-    Ok(Json(Listed { items, next_cursor: None }))
+    Ok(Json(Listed {
+        items,
+        next_cursor: None,
+    }))
 }

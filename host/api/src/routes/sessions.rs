@@ -4,7 +4,7 @@ use super::commands::wire_operation;
 use crate::auth::{Access, Invoke, Read};
 use crate::blocks;
 use crate::extract::{Asked, InPath, Intent, NoQuery, Strict};
-use crate::flight::{Done, perform};
+use crate::flight::{Cut, Done, never_again, perform};
 use crate::page::{self, Listed, PageQuery};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -15,6 +15,7 @@ use harness_core::content::{Block, Message};
 use harness_core::ids::{CommandId, HarnessId, ProjectId, WorkspaceId};
 use harness_core::operation::Operation;
 use harness_core::provider::{ParamValue, Params};
+use harness_core::refusal::Refused;
 use harness_core::view::{OperationResult, SessionView, Status};
 use harness_journal::SessionFilter;
 use harness_session::{CreateRequest, DraftRequest, First, SettingsRequest};
@@ -70,7 +71,10 @@ pub(crate) fn check_settings(model: Option<&str>, params: &Params) -> Result<(),
         blocks::text("model", model, MAX_MODEL)?;
     }
     if params.len() > MAX_PARAMS {
-        return Err(Problem::invalid(format!("`params` has {} members; at most {MAX_PARAMS} are taken", params.len())));
+        return Err(Problem::invalid(format!(
+            "`params` has {} members; at most {MAX_PARAMS} are taken",
+            params.len()
+        )));
     }
     Ok(())
 }
@@ -82,7 +86,9 @@ impl NewSession {
         let first = match (self.prompt, self.operation) {
             (Some(prompt), None) => {
                 if self.expected_revision.is_some() {
-                    return Err(Problem::invalid("`expectedRevision` belongs to an `operation`; leave it out with a `prompt`"));
+                    return Err(Problem::invalid(
+                        "`expectedRevision` belongs to an `operation`; leave it out with a `prompt`",
+                    ));
                 }
                 blocks::check(&prompt, "prompt")?;
                 First::Prompt(prompt)
@@ -91,7 +97,11 @@ impl NewSession {
                 operation: wire_operation(operation)?,
                 expected_revision: self.expected_revision,
             },
-            _ => return Err(Problem::invalid("send exactly one of `prompt` and `operation`")),
+            _ => {
+                return Err(Problem::invalid(
+                    "send exactly one of `prompt` and `operation`",
+                ));
+            }
         };
         let draft = DraftRequest {
             project_id: self.project_id,
@@ -100,7 +110,11 @@ impl NewSession {
             model: self.model,
             params: self.params,
         };
-        Ok(CreateRequest { draft, title: self.title, first })
+        Ok(CreateRequest {
+            draft,
+            title: self.title,
+            first,
+        })
     }
 }
 
@@ -122,17 +136,35 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let request = intent.body.checked()?;
     access.reach(&request.draft.project_id)?;
-    perform(&state, access.grant(), None, intent.key, move |plane, caller, gone| async move {
-        let created = plane.create(caller, request, gone).await?;
-        let id = created.session.id;
-        let view = CreatedView {
-            session: created.session,
-            command_id: created.command_id,
-            operation_result: created.operation_result,
-        };
-        Done::created(id, &view)
-    })
+    perform(
+        &state,
+        access.grant(),
+        None,
+        intent.key,
+        created,
+        move |plane, caller, gone| async move {
+            let made = plane.create(caller, request, gone).await?;
+            created(Cut {
+                session: made.session,
+                command_id: made.command_id,
+                result: made.operation_result,
+            })
+        },
+    )
     .await
+}
+
+/// The same whether the session was made just now or by a request that was cut off.
+fn created(made: Cut) -> Result<Done, Refused> {
+    let id = made.session.id;
+    Done::created(
+        id,
+        &CreatedView {
+            session: made.session,
+            command_id: made.command_id,
+            operation_result: made.result,
+        },
+    )
 }
 
 /// Which sessions.
@@ -166,7 +198,14 @@ pub(crate) async fn list(
         None => access.projects().iter().cloned().collect(),
     };
     let status = query.status.map(|status| status.as_str().to_owned());
-    let found = state.plane().sessions(SessionFilter { projects, status, page }).await?;
+    let found = state
+        .plane()
+        .sessions(SessionFilter {
+            projects,
+            status,
+            page,
+        })
+        .await?;
     Ok(Json(Listed::from_page(found, |session| session)))
 }
 
@@ -226,19 +265,35 @@ pub(crate) async fn change(
         blocks::title(title)?;
     }
     let none = Params::new();
-    check_settings(settings.model.as_ref().and_then(Option::as_deref), settings.params.as_ref().unwrap_or(&none))?;
+    check_settings(
+        settings.model.as_ref().and_then(Option::as_deref),
+        settings.params.as_ref().unwrap_or(&none),
+    )?;
     let request = SettingsRequest {
         title: settings.title,
         model: settings.model,
         params: settings.params,
         agent: settings.agent,
     };
-    if request.title.is_none() && request.model.is_none() && request.params.is_none() && request.agent.is_none() {
-        return Err(Problem::invalid("nothing to change; send `title`, `model`, `params` or `agent`"));
+    if request.title.is_none()
+        && request.model.is_none()
+        && request.params.is_none()
+        && request.agent.is_none()
+    {
+        return Err(Problem::invalid(
+            "nothing to change; send `title`, `model`, `params` or `agent`",
+        ));
     }
-    perform(&state, access.grant(), Some(id), None, move |plane, caller, _| async move {
-        Done::json(StatusCode::OK, &plane.patch(id, caller, request).await?)
-    })
+    perform(
+        &state,
+        access.grant(),
+        Some(id),
+        None,
+        never_again,
+        move |plane, caller, _| async move {
+            Done::json(StatusCode::OK, &plane.patch(id, caller, request).await?)
+        },
+    )
     .await
 }
 

@@ -21,7 +21,9 @@ const MAX_NAME: usize = 256;
 const MAX_PROJECTS: usize = 256;
 
 /// What a token allows. Scopes do not include each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scope {
     /// Reading.
@@ -77,7 +79,8 @@ fn view(token: Token, secret: Option<String>) -> TokenView {
         name: token.name,
         scopes: token.scopes.into_iter().map(Scope::from).collect(),
         projects: token.projects,
-        created_at: Timestamp::from_millisecond(token.created_at_ms).unwrap_or(Timestamp::UNIX_EPOCH),
+        created_at: Timestamp::from_millisecond(token.created_at_ms)
+            .unwrap_or(Timestamp::UNIX_EPOCH),
         token: secret,
     }
 }
@@ -118,7 +121,9 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, Json<TokenView>), Problem> {
     blocks::text("name", &body.name, MAX_NAME)?;
     if body.scopes.is_empty() {
-        return Err(Problem::invalid("`scopes` is empty; send at least one of `read`, `invoke`, `admin`"));
+        return Err(Problem::invalid(
+            "`scopes` is empty; send at least one of `read`, `invoke`, `admin`",
+        ));
     }
     let catalog = state.plane().catalog();
     // Absent means every project, so an empty list cannot mean it too.
@@ -145,7 +150,10 @@ pub(crate) async fn create(
         projects,
         created_at_ms: Timestamp::now().as_millisecond(),
     };
-    let stored = NewToken { token: token.clone(), hash: hash_token(&secret) };
+    let stored = NewToken {
+        token: token.clone(),
+        hash: hash_token(&secret),
+    };
     let task = tokio::spawn(async move { catalog.create_token(stored).await });
     task.await.map_err(|_| Problem::internal())??;
     Ok((StatusCode::CREATED, Json(view(token, Some(secret)))))

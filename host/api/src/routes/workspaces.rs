@@ -39,7 +39,9 @@ impl Target {
             Self::Local { root_path } => {
                 blocks::text(&format!("{field}.root_path"), &root_path, MAX_TEXT)?;
                 if !std::path::Path::new(&root_path).is_absolute() || root_path.contains('\0') {
-                    return Err(Problem::invalid(format!("`{field}.root_path` is not an absolute path; send one")));
+                    return Err(Problem::invalid(format!(
+                        "`{field}.root_path` is not an absolute path; send one"
+                    )));
                 }
                 Ok(WorkspaceTarget::Local { root_path })
             }
@@ -134,7 +136,11 @@ pub(crate) async fn list(
         Some(id) => vec![access.project(&state, id).await?],
         None => access.projects().iter().cloned().collect(),
     };
-    let found = state.plane().catalog().workspaces(projects, request).await?;
+    let found = state
+        .plane()
+        .catalog()
+        .workspaces(projects, request)
+        .await?;
     Ok(Json(Listed::from_page(found, WorkspaceView::from)))
 }
 
@@ -150,7 +156,9 @@ pub(crate) async fn show(
     let missing = || Problem::workspace_not_found(&raw);
     let id: WorkspaceId = raw.parse().map_err(|_| missing())?;
     let found = state.plane().catalog().workspace(id).await?;
-    let workspace = found.filter(|workspace| access.sees(&workspace.project_id)).ok_or_else(missing)?;
+    let workspace = found
+        .filter(|workspace| access.sees(&workspace.project_id))
+        .ok_or_else(missing)?;
     Ok(Json(workspace.into()))
 }
 
@@ -168,7 +176,21 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, Json<WorkspaceView>), Problem> {
     let target = new.target.checked("target")?;
     let project_id = access.project(&state, new.project_id).await?;
-    let workspace = Workspace { id: new.id, project_id, target, state: WorkspaceState::Initializing };
+    let workspace = Workspace {
+        id: new.id,
+        project_id,
+        target,
+        state: WorkspaceState::Initializing,
+    };
+    if state
+        .plane()
+        .catalog()
+        .workspace(workspace.id.clone())
+        .await?
+        .is_some()
+    {
+        return Err(Problem::taken("workspace", workspace.id.as_str()));
+    }
     let plane = state.plane().clone();
     let task = tokio::spawn(async move { plane.create_workspace(workspace).await });
     let workspace = task.await.map_err(|_| Problem::internal())??;

@@ -13,41 +13,83 @@ async fn r1_command_state_keeps_the_providers_vocabulary() {
     assert_eq!(state["harnessId"], "demo/planner");
     assert_eq!(state["slashCommands"], true);
     assert_eq!(state["push"], true);
-    assert!(state["revision"].as_str().is_some_and(|revision| revision.len() <= 128));
+    assert!(
+        state["revision"]
+            .as_str()
+            .is_some_and(|revision| revision.len() <= 128)
+    );
     assert!(state["asOf"].is_string() && state["modes"].is_array());
     // Optional members are absent, never null.
-    assert_eq!(state["commands"][0], json!({"name": "/goal", "description": "Work toward an objective"}));
+    assert_eq!(
+        state["commands"][0],
+        json!({"name": "/goal", "description": "Work toward an objective"})
+    );
     assert!(state.get("note").is_none());
     let draft = json!({"project_id": "default", "agent": "demo/planner"});
-    assert_eq!(server.post("/v1/sessions/harness-command-state", draft).await, (status, state));
+    assert_eq!(
+        server
+            .post("/v1/sessions/harness-command-state", draft)
+            .await,
+        (status, state)
+    );
 }
 
 #[tokio::test]
 async fn r10_command_text_arrives_byte_for_byte() {
     let server = server().await;
     let text = "/goal  ship it \n\t ";
-    let (status, result) = server.post(&at("/harness-commands"), json!({"operation": {"kind": "command", "text": text}})).await;
+    let (status, result) = server
+        .post(
+            &at("/harness-commands"),
+            json!({"operation": {"kind": "command", "text": text}}),
+        )
+        .await;
     assert_eq!(status, 200);
-    assert_eq!(result, json!({"status": "completed", "message": "done", "command_id": COMMAND.to_string()}));
-    assert_eq!(server.double.calls(), [format!("invoke Command {{ text: {text:?} }}")]);
+    assert_eq!(
+        result,
+        json!({"status": "completed", "message": "done", "command_id": COMMAND.to_string()})
+    );
+    assert_eq!(
+        server.double.calls(),
+        [format!("invoke Command {{ text: {text:?} }}")]
+    );
 }
 
 #[tokio::test]
 async fn s103_s104_s113_s114_answers_have_their_shapes() {
     let server = server().await;
-    let (status, body) = server.post(&at("/input"), json!({"blocks": [{"type": "text", "text": "a"}]})).await;
-    assert_eq!((status.as_u16(), body), (202, json!({"command_id": COMMAND.to_string()})));
+    let (status, body) = server
+        .post(
+            &at("/input"),
+            json!({"blocks": [{"type": "text", "text": "a"}]}),
+        )
+        .await;
+    assert_eq!(
+        (status.as_u16(), body),
+        (202, json!({"command_id": COMMAND.to_string()}))
+    );
     let (status, body) = server.post(&at("/interrupt"), json!({})).await;
     assert_eq!((status.as_u16(), body), (200, json!({"interrupted": true})));
     // A body that may be empty may be left out.
-    let bare = request(Method::POST, &at("/interrupt")).body(Body::empty()).unwrap();
+    let bare = request(Method::POST, &at("/interrupt"))
+        .body(Body::empty())
+        .unwrap();
     assert_eq!(server.ask(bare).await.0, 200);
-    let delete = |id: uuid::Uuid| request(Method::DELETE, &at(&format!("/queue/{id}"))).body(Body::empty()).unwrap();
+    let delete = |id: uuid::Uuid| {
+        request(Method::DELETE, &at(&format!("/queue/{id}")))
+            .body(Body::empty())
+            .unwrap()
+    };
     let (_, body) = server.ask(delete(COMMAND)).await;
-    assert_eq!(body, json!({"command_id": COMMAND.to_string(), "retracted": true}));
+    assert_eq!(
+        body,
+        json!({"command_id": COMMAND.to_string(), "retracted": true})
+    );
     let (_, body) = server.ask(delete(SESSION)).await;
     assert_eq!(body["retracted"], false);
-    let (_, body) = server.post(&at("/queue/release"), json!({"command_ids": [COMMAND]})).await;
+    let (_, body) = server
+        .post(&at("/queue/release"), json!({"command_ids": [COMMAND]}))
+        .await;
     assert_eq!(body, json!({"released": [COMMAND.to_string()]}));
 }
 
@@ -55,12 +97,25 @@ async fn s103_s104_s113_s114_answers_have_their_shapes() {
 async fn r44_a_gate_answer_is_202_with_its_delivery() {
     let server = server().await;
     let path = at(&format!("/gates/{GATE}"));
-    let (status, body) = server.post(&path, json!({"action": "deny", "message": "no"})).await;
-    assert_eq!((status.as_u16(), body), (202, json!({"delivery": "acknowledged"})));
-    server.post(&path, json!({"action": "answer", "values": {"answers": [["a", "b"], []]}})).await;
+    let (status, body) = server
+        .post(&path, json!({"action": "deny", "message": "no"}))
+        .await;
+    assert_eq!(
+        (status.as_u16(), body),
+        (202, json!({"delivery": "acknowledged"}))
+    );
+    server
+        .post(
+            &path,
+            json!({"action": "answer", "values": {"answers": [["a", "b"], []]}}),
+        )
+        .await;
     assert_eq!(
         server.double.calls(),
-        [r#"answer Deny(Some("no"))"#, r#"answer Answer([["a", "b"], []])"#]
+        [
+            r#"answer Deny(Some("no"))"#,
+            r#"answer Answer([["a", "b"], []])"#
+        ]
     );
 }
 
@@ -73,21 +128,43 @@ async fn settings_tell_null_from_absent() {
             .body(Body::from(body.to_string()))
             .unwrap()
     };
-    for body in [json!({"title": "New"}), json!({"model": null}), json!({"model": "m1"})] {
+    for body in [
+        json!({"title": "New"}),
+        json!({"model": null}),
+        json!({"model": "m1"}),
+    ] {
         assert_eq!(server.ask(patch(body)).await.0, 200);
     }
     assert_eq!(
         server.double.calls(),
-        ["patch model=None", "patch model=Some(None)", "patch model=Some(Some(\"m1\"))"]
+        [
+            "patch model=None",
+            "patch model=Some(None)",
+            "patch model=Some(Some(\"m1\"))"
+        ]
     );
-    server.refuses(patch(json!({})), 400, "invalid_request").await;
-    server.refuses(patch(json!({"status": "completed"})), 400, "invalid_request").await;
+    server
+        .refuses(patch(json!({})), 400, "invalid_request")
+        .await;
+    server
+        .refuses(
+            patch(json!({"status": "completed"})),
+            400,
+            "invalid_request",
+        )
+        .await;
 }
 
 #[tokio::test]
 async fn a_deleted_session_is_204_without_a_body() {
     let server = server().await;
-    let response = server.send(request(Method::DELETE, &at("")).body(Body::empty()).unwrap()).await;
+    let response = server
+        .send(
+            request(Method::DELETE, &at(""))
+                .body(Body::empty())
+                .unwrap(),
+        )
+        .await;
     assert_eq!(response.status(), 204);
     assert_eq!(server.double.calls(), [format!("delete {SESSION}")]);
 }

@@ -58,7 +58,13 @@ fn document() -> Value {
 fn operations(document: &Value) -> Vec<(Method, String, Value)> {
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        for method in [
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ] {
             if let Some(operation) = item.get(method.as_str().to_lowercase()) {
                 found.push((method, path.clone(), operation.clone()));
             }
@@ -80,8 +86,10 @@ fn concrete(path: &str) -> String {
 
 #[test]
 fn g1_the_document_has_the_routes_of_the_contract_and_no_other() {
-    let mut documented: Vec<String> =
-        operations(&document()).iter().map(|(method, path, _)| format!("{method} {path}")).collect();
+    let mut documented: Vec<String> = operations(&document())
+        .iter()
+        .map(|(method, path, _)| format!("{method} {path}"))
+        .collect();
     let mut contract: Vec<String> = CONTRACT.iter().map(|&route| route.to_owned()).collect();
     documented.sort();
     contract.sort();
@@ -93,9 +101,17 @@ async fn g1_every_documented_route_is_routed_and_takes_no_other_method() {
     let server = server().await;
     let operations = operations(&document());
     for (_, path, _) in &operations {
-        for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        for method in [
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ] {
             let documented = operations.iter().any(|(m, p, _)| p == path && *m == method);
-            let request = request(method.clone(), &concrete(path)).body(Body::empty()).unwrap();
+            let request = request(method.clone(), &concrete(path))
+                .body(Body::empty())
+                .unwrap();
             let response = server.send(request).await;
             let status = response.status().as_u16();
             assert_eq!(status != 405, documented, "{method} {path}: {status}");
@@ -113,20 +129,28 @@ async fn g1_every_documented_example_is_accepted() {
     let server = server().await;
     let mut seen = 0;
     for (method, path, operation) in operations(&document()) {
-        let Some(body) = operation.get("requestBody") else { continue };
+        let Some(body) = operation.get("requestBody") else {
+            continue;
+        };
         let media = &body["content"]["application/json"];
         let mut examples: Vec<Value> = media.get("example").cloned().into_iter().collect();
         if let Some(named) = media.get("examples").and_then(Value::as_object) {
             examples.extend(named.values().map(|example| example["value"].clone()));
         }
-        assert!(!examples.is_empty(), "{method} {path} has a body and no example");
+        assert!(
+            !examples.is_empty(),
+            "{method} {path} has a body and no example"
+        );
         for example in examples {
             let request = request(method.clone(), &concrete(&path))
                 .header("content-type", "application/json")
                 .body(Body::from(example.to_string()))
                 .unwrap();
             let (status, answer) = server.ask(request).await;
-            assert!(status.is_success(), "{method} {path} {example}: {status} {answer}");
+            assert!(
+                status.is_success(),
+                "{method} {path} {example}: {status} {answer}"
+            );
             seen += 1;
         }
     }
@@ -139,7 +163,10 @@ fn g1_every_reference_leads_somewhere() {
     let text = document.to_string();
     for part in text.split("\"$ref\":\"#").skip(1) {
         let pointer = part.split('"').next().unwrap();
-        assert!(document.pointer(pointer).is_some(), "{pointer} leads nowhere");
+        assert!(
+            document.pointer(pointer).is_some(),
+            "{pointer} leads nowhere"
+        );
     }
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
 }
@@ -148,16 +175,29 @@ fn g1_every_reference_leads_somewhere() {
 fn s110_every_operation_documents_problems_and_security() {
     let document = document();
     for (method, path, operation) in operations(&document) {
-        assert_eq!(operation["responses"]["default"]["$ref"], "#/components/responses/Problem", "{method} {path}");
+        assert_eq!(
+            operation["responses"]["default"]["$ref"], "#/components/responses/Problem",
+            "{method} {path}"
+        );
         let open = matches!(path.as_str(), "/healthz" | "/readyz");
         assert_eq!(operation["security"].is_array(), !open, "{method} {path}");
-        assert!(operation["summary"].is_string(), "{method} {path} says nothing of itself");
+        assert!(
+            operation["summary"].is_string(),
+            "{method} {path} says nothing of itself"
+        );
     }
     let codes = document["components"]["schemas"]["Code"].to_string();
     for code in harness_api::Code::ALL {
-        assert!(codes.contains(&format!("\"{}\"", code.as_str())), "{} is not in the schema", code.as_str());
+        assert!(
+            codes.contains(&format!("\"{}\"", code.as_str())),
+            "{} is not in the schema",
+            code.as_str()
+        );
     }
-    assert_eq!(document["components"]["securitySchemes"]["token"]["scheme"], "bearer");
+    assert_eq!(
+        document["components"]["securitySchemes"]["token"]["scheme"],
+        "bearer"
+    );
 }
 
 #[tokio::test]
@@ -171,16 +211,40 @@ async fn g1_the_document_is_served_and_its_page_needs_no_other_server() {
     for path in ["/", "/docs/"] {
         let response = server.send(get(path)).await;
         assert_eq!(response.status(), 200, "{path}");
-        let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
-        assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'self';"), "{policy}");
+        let policy = response.headers()["content-security-policy"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        assert!(
+            policy.contains("default-src 'none'") && policy.contains("script-src 'self';"),
+            "{policy}"
+        );
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let page = String::from_utf8(bytes.to_vec()).unwrap();
-        assert!(!page.contains("src=\"http") && !page.contains("href=\"http"), "{page}");
+        assert!(
+            !page.contains("src=\"http") && !page.contains("href=\"http"),
+            "{page}"
+        );
         // The policy forbids inline scripts, so there must be none.
-        assert!(page.split("<script").skip(1).all(|tag| tag.split('>').next().unwrap().contains("src=")), "{page}");
+        assert!(
+            page.split("<script").skip(1).all(|tag| tag
+                .split('>')
+                .next()
+                .unwrap()
+                .contains("src=")),
+            "{page}"
+        );
     }
-    for asset in ["swagger-ui.css", "swagger-ui-bundle.js", "swagger-initializer.js"] {
-        assert_eq!(server.send(get(&format!("/docs/{asset}"))).await.status(), 200, "{asset}");
+    for asset in [
+        "swagger-ui.css",
+        "swagger-ui-bundle.js",
+        "swagger-initializer.js",
+    ] {
+        assert_eq!(
+            server.send(get(&format!("/docs/{asset}"))).await.status(),
+            200,
+            "{asset}"
+        );
     }
     server.refuses(get("/docs/none.js"), 404, "not_found").await;
 }

@@ -11,7 +11,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 
 /// A server on a socket; the sender stops it.
-async fn listening() -> (Server, std::net::SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<std::io::Result<()>>) {
+async fn listening() -> (
+    Server,
+    std::net::SocketAddr,
+    oneshot::Sender<()>,
+    tokio::task::JoinHandle<std::io::Result<()>>,
+) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = server_with(harness_api::Policy::for_listener(address)).await;
@@ -37,7 +42,9 @@ async fn until(stream: &mut TcpStream, needle: &str) -> String {
             text.push_str(&String::from_utf8_lossy(&buffer[..n]));
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), reading).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), reading)
+        .await
+        .unwrap();
     text
 }
 
@@ -47,14 +54,28 @@ async fn r69_closing_the_connection_aborts_the_operation() {
     *server.double.script.hold.lock().unwrap() = Some(Arc::new(Notify::new()));
     let mut client = TcpStream::connect(address).await.unwrap();
     let body = r#"{"operation":{"kind":"command","text":"/goal"}}"#;
-    let more = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+    let more = format!(
+        "content-type: application/json\r\ncontent-length: {}\r\n",
+        body.len()
+    );
     let path = at("/harness-commands");
-    client.write_all(head(address, &format!("POST {path}"), &more).as_bytes()).await.unwrap();
+    client
+        .write_all(head(address, &format!("POST {path}"), &more).as_bytes())
+        .await
+        .unwrap();
     client.write_all(body.as_bytes()).await.unwrap();
     server.double.script.entered.notified().await;
     drop(client);
-    tokio::time::timeout(Duration::from_secs(20), server.double.script.left.notified()).await.unwrap();
-    assert_eq!(*server.double.script.gone.lock().unwrap(), Some(AbortReason::CallerGone));
+    tokio::time::timeout(
+        Duration::from_secs(20),
+        server.double.script.left.notified(),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        *server.double.script.gone.lock().unwrap(),
+        Some(AbortReason::CallerGone)
+    );
 }
 
 #[tokio::test]
@@ -64,7 +85,10 @@ async fn s110_a_client_that_writes_3_mb_before_it_reads_gets_its_413() {
     let size = 3 * 1024 * 1024;
     let path = at("/input");
     let more = format!("content-type: application/json\r\ncontent-length: {size}\r\n");
-    client.write_all(head(address, &format!("POST {path}"), &more).as_bytes()).await.unwrap();
+    client
+        .write_all(head(address, &format!("POST {path}"), &more).as_bytes())
+        .await
+        .unwrap();
     client.write_all(&vec![b' '; size]).await.unwrap();
     let text = until(&mut client, "payload_too_large").await;
     assert!(text.starts_with("HTTP/1.1 413"), "{text}");
@@ -73,28 +97,47 @@ async fn s110_a_client_that_writes_3_mb_before_it_reads_gets_its_413() {
 #[tokio::test]
 async fn a_stop_ends_streams_and_lets_requests_finish() {
     let (server, address, stop, running) = listening().await;
-    *server.double.script.stream.lock().unwrap() =
-        Some(futures::stream::iter([snapshot()]).chain(futures::stream::pending()).boxed());
+    *server.double.script.stream.lock().unwrap() = Some(
+        futures::stream::iter([snapshot()])
+            .chain(futures::stream::pending())
+            .boxed(),
+    );
     let mut events = TcpStream::connect(address).await.unwrap();
-    events.write_all(head(address, &format!("GET {}", at("/events")), "").as_bytes()).await.unwrap();
+    events
+        .write_all(head(address, &format!("GET {}", at("/events")), "").as_bytes())
+        .await
+        .unwrap();
     until(&mut events, "event: snapshot").await;
 
     let hold = Arc::new(Notify::new());
     *server.double.script.hold.lock().unwrap() = Some(hold.clone());
     let mut client = TcpStream::connect(address).await.unwrap();
     let body = r#"{"operation":{"kind":"command","text":"/goal"}}"#;
-    let more = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
-    client.write_all(head(address, &format!("POST {}", at("/harness-commands")), &more).as_bytes()).await.unwrap();
+    let more = format!(
+        "content-type: application/json\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    client
+        .write_all(head(address, &format!("POST {}", at("/harness-commands")), &more).as_bytes())
+        .await
+        .unwrap();
     client.write_all(body.as_bytes()).await.unwrap();
     server.double.script.entered.notified().await;
 
     stop.send(()).unwrap();
     let mut rest = Vec::new();
-    tokio::time::timeout(Duration::from_secs(5), events.read_to_end(&mut rest)).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(5), events.read_to_end(&mut rest))
+        .await
+        .unwrap()
+        .unwrap();
     hold.notify_one();
     let text = until(&mut client, "completed").await;
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-    tokio::time::timeout(Duration::from_secs(5), running).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(5), running)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]

@@ -9,11 +9,16 @@ async fn s107_a_journal_page_is_the_events_as_they_are() {
     let server = server().await;
     let (status, page) = server.get(&at("/journal?from_journal_seq=5&limit=2")).await;
     assert_eq!(status, 200);
-    assert_eq!(page, json!({"events": [{"seq": 5}, {"seq": 6}], "next_seq": 7, "done": false}));
+    assert_eq!(
+        page,
+        json!({"events": [{"seq": 5}, {"seq": 6}], "next_seq": 7, "done": false})
+    );
     let (_, page) = server.get(&at("/journal")).await;
     assert_eq!(page["done"], true);
     assert_eq!(page["events"][0]["seq"], 1);
-    server.refuses(get(&at("/journal?limit=1001")), 400, "invalid_request").await;
+    server
+        .refuses(get(&at("/journal?limit=1001")), 400, "invalid_request")
+        .await;
 }
 
 #[tokio::test]
@@ -21,7 +26,9 @@ async fn s114_the_queue_keeps_its_order_across_pages() {
     let server = server().await;
     let (_, first) = server.get(&at("/queue?limit=2")).await;
     let cursor = first["next_cursor"].as_str().unwrap();
-    let (_, second) = server.get(&at(&format!("/queue?limit=2&cursor={cursor}"))).await;
+    let (_, second) = server
+        .get(&at(&format!("/queue?limit=2&cursor={cursor}")))
+        .await;
     assert_eq!(first["items"].as_array().unwrap().len(), 2);
     assert_eq!(first["items"][1]["held"], true);
     assert_eq!(second["items"].as_array().unwrap().len(), 1);
@@ -50,19 +57,39 @@ async fn projects_and_workspaces_are_made_listed_and_read() {
         )
         .await;
     assert_eq!(status, StatusCode::CREATED);
-    assert_eq!(project, json!({"id": "shop", "name": "shop", "default_workspace_id": "shop-main"}));
+    assert_eq!(
+        project,
+        json!({"id": "shop", "name": "shop", "default_workspace_id": "shop-main"})
+    );
     assert_eq!(server.get("/v1/projects/shop").await.1, project);
     let (status, workspace) = server
         .post("/v1/workspaces", json!({"id": "far", "project_id": "shop", "target": {"kind": "remote", "host": "h", "path": "/p"}}))
         .await;
     assert_eq!(status, StatusCode::CREATED);
-    assert_eq!(workspace["target"], json!({"kind": "remote", "host": "h", "path": "/p"}));
+    assert_eq!(
+        workspace["target"],
+        json!({"kind": "remote", "host": "h", "path": "/p"})
+    );
+    server
+        .refuses(
+            post("/v1/projects", json!({"id": "shop"})),
+            409,
+            "already_exists",
+        )
+        .await;
+    let again =
+        json!({"id": "far", "project_id": "shop", "target": {"kind": "local", "root_path": "/w"}});
+    server
+        .refuses(post("/v1/workspaces", again), 409, "already_exists")
+        .await;
     let (_, listed) = server.get("/v1/workspaces?project_id=shop").await;
     assert_eq!(listed["items"].as_array().unwrap().len(), 2);
     let (_, page) = server.get("/v1/projects?limit=2").await;
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
     let cursor = page["next_cursor"].as_str().unwrap();
-    let (_, rest) = server.get(&format!("/v1/projects?limit=2&cursor={cursor}")).await;
+    let (_, rest) = server
+        .get(&format!("/v1/projects?limit=2&cursor={cursor}"))
+        .await;
     assert_eq!(rest["items"].as_array().unwrap().len(), 1);
 }
 
@@ -73,7 +100,15 @@ async fn s100_capabilities_name_what_is_there() {
     assert_eq!(capabilities["protocol"], 1);
     assert_eq!(
         capabilities["features"],
-        json!(["journal", "sessions", "input", "queue", "gates", "events", "operations"])
+        json!([
+            "journal",
+            "sessions",
+            "input",
+            "queue",
+            "gates",
+            "events",
+            "operations"
+        ])
     );
 }
 

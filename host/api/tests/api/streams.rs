@@ -15,7 +15,12 @@ use std::time::Duration;
 use uuid::Uuid;
 
 fn frame(seq: Option<u64>, name: &'static str, loop_id: Option<Uuid>, data: &str) -> Item {
-    Item::Frame(Arc::new(Frame { seq, name, loop_id: loop_id.map(LoopId::from), data: data.into() }))
+    Item::Frame(Arc::new(Frame {
+        seq,
+        name,
+        loop_id: loop_id.map(LoopId::from),
+        data: data.into(),
+    }))
 }
 
 /// The whole text of a stream that ends.
@@ -24,7 +29,16 @@ async fn read(server: &Server, path: &str, items: Vec<Item>) -> String {
     let response = server.send(get(path)).await;
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
-    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    String::from_utf8(
+        response
+            .into_body()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes()
+            .to_vec(),
+    )
+    .unwrap()
 }
 
 /// `event` and `id` of each frame.
@@ -32,7 +46,12 @@ fn outline(text: &str) -> Vec<(String, Option<String>)> {
     text.split("\n\n")
         .filter(|block| !block.is_empty())
         .map(|block| {
-            let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(|s| s.trim().to_owned());
+            let field = |name: &str| {
+                block
+                    .lines()
+                    .find_map(|line| line.strip_prefix(name))
+                    .map(|s| s.trim().to_owned())
+            };
             (field("event:").unwrap(), field("id:"))
         })
         .collect()
@@ -46,17 +65,31 @@ async fn s106_frames_carry_their_name_their_data_and_an_id_only_when_enduring() 
     let text = read(
         &server,
         &at("/events"),
-        vec![snapshot(), frame(Some(18), "TurnStarted", Some(LOOP), started), frame(None, "TokenDelta", Some(LOOP), delta)],
+        vec![
+            snapshot(),
+            frame(Some(18), "TurnStarted", Some(LOOP), started),
+            frame(None, "TokenDelta", Some(LOOP), delta),
+        ],
     )
     .await;
     let some = |s: &str| Some(s.to_owned());
     assert_eq!(
         outline(&text),
-        [("snapshot".into(), some("17")), ("TurnStarted".into(), some("18")), ("TokenDelta".into(), None)]
+        [
+            ("snapshot".into(), some("17")),
+            ("TurnStarted".into(), some("18")),
+            ("TokenDelta".into(), None)
+        ]
     );
-    assert!(text.contains(&format!("data: {started}\n")), "data is passed on as it came: {text}");
+    assert!(
+        text.contains(&format!("data: {started}\n")),
+        "data is passed on as it came: {text}"
+    );
     assert!(text.contains(&format!("data: {delta}\n")));
-    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let data = text
+        .lines()
+        .find_map(|line| line.strip_prefix("data: "))
+        .unwrap();
     let snapshot: Value = serde_json::from_str(data).unwrap();
     assert_eq!(snapshot["type"], "snapshot");
     assert_eq!(snapshot["session"]["id"], SESSION.to_string());
@@ -71,12 +104,18 @@ async fn s106_a_stream_begins_where_the_client_says() {
     read(&server, &at("/events"), vec![]).await;
     read(&server, &at("/events?after=7"), vec![]).await;
     let mut request = get(&at("/events?after=7"));
-    request.headers_mut().insert("last-event-id", "9".parse().unwrap());
+    request
+        .headers_mut()
+        .insert("last-event-id", "9".parse().unwrap());
     *server.double.script.stream.lock().unwrap() = Some(futures::stream::empty().boxed());
     server.send(request).await;
-    assert_eq!(*server.double.script.starts.lock().unwrap(), [Start::Now, Start::After(7), Start::After(9)]);
+    assert_eq!(
+        *server.double.script.starts.lock().unwrap(),
+        [Start::Now, Start::After(7), Start::After(9)]
+    );
     let mut bad = get(&at("/events"));
-    bad.headers_mut().insert("last-event-id", "x".parse().unwrap());
+    bad.headers_mut()
+        .insert("last-event-id", "x".parse().unwrap());
     server.refuses(bad, 400, "invalid_request").await;
 }
 
@@ -94,11 +133,42 @@ async fn s63_filters_choose_loops_a_class_and_never_hide_the_session() {
         ]
     };
     for (query, expected) in [
-        ("", vec!["SessionActive", "TurnStarted", "TurnStarted", "TokenDelta", "command_state_changed"]),
-        ("?enduring=none&ephemeral=all", vec!["SessionActive", "TokenDelta", "command_state_changed"]),
-        ("?ephemeral=none", vec!["SessionActive", "TurnStarted", "TurnStarted", "command_state_changed"]),
-        (&format!("?enduring={other}&ephemeral={other}"), vec!["SessionActive", "TurnStarted", "command_state_changed"]),
-        (&format!("?enduring={other},{LOOP}&ephemeral=none"), vec!["SessionActive", "TurnStarted", "TurnStarted", "command_state_changed"]),
+        (
+            "",
+            vec![
+                "SessionActive",
+                "TurnStarted",
+                "TurnStarted",
+                "TokenDelta",
+                "command_state_changed",
+            ],
+        ),
+        (
+            "?enduring=none&ephemeral=all",
+            vec!["SessionActive", "TokenDelta", "command_state_changed"],
+        ),
+        (
+            "?ephemeral=none",
+            vec![
+                "SessionActive",
+                "TurnStarted",
+                "TurnStarted",
+                "command_state_changed",
+            ],
+        ),
+        (
+            &format!("?enduring={other}&ephemeral={other}"),
+            vec!["SessionActive", "TurnStarted", "command_state_changed"],
+        ),
+        (
+            &format!("?enduring={other},{LOOP}&ephemeral=none"),
+            vec![
+                "SessionActive",
+                "TurnStarted",
+                "TurnStarted",
+                "command_state_changed",
+            ],
+        ),
     ] {
         let text = read(&server, &at(&format!("/events{query}")), items()).await;
         let names: Vec<_> = outline(&text).into_iter().map(|(name, _)| name).collect();
@@ -109,15 +179,22 @@ async fn s63_filters_choose_loops_a_class_and_never_hide_the_session() {
 #[tokio::test]
 async fn s64_a_lagged_subscriber_is_told_and_its_stream_ends() {
     let server = server().await;
-    let items = futures::stream::iter(vec![frame(Some(4), "TurnStarted", None, "{}"), Item::Lagged { last_seq: 4 }]);
-    *server.double.script.stream.lock().unwrap() = Some(items.chain(futures::stream::pending()).boxed());
+    let items = futures::stream::iter(vec![
+        frame(Some(4), "TurnStarted", None, "{}"),
+        Item::Lagged { last_seq: 4 },
+    ]);
+    *server.double.script.stream.lock().unwrap() =
+        Some(items.chain(futures::stream::pending()).boxed());
     let response = server.send(get(&at("/events"))).await;
     let mut body = response.into_body().into_data_stream();
     let mut text = String::new();
     while !text.contains("lagged") || !text.ends_with("\n\n") {
         text.push_str(std::str::from_utf8(&body.next().await.unwrap().unwrap()).unwrap());
     }
-    let last = text.lines().rfind(|line| line.starts_with("data:")).unwrap();
+    let last = text
+        .lines()
+        .rfind(|line| line.starts_with("data:"))
+        .unwrap();
     let data: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
     assert_eq!(data["last_seq"], 4);
     assert_eq!(outline(&text).last().unwrap(), &("lagged".into(), None));
@@ -135,7 +212,10 @@ async fn s106_a_silent_stream_pings_every_15_seconds() {
         assert_eq!(&*chunk, b": ping\n\n");
         let gone = begun.elapsed();
         let due = Duration::from_secs(15) * n;
-        assert!(gone >= due && gone < due + Duration::from_secs(1), "ping {n} after {gone:?}");
+        assert!(
+            gone >= due && gone < due + Duration::from_secs(1),
+            "ping {n} after {gone:?}"
+        );
     }
 }
 
@@ -147,24 +227,32 @@ async fn s106_streams_end_when_the_server_closes() {
     server.state.close();
     stream.into_body().collect().await.unwrap();
     lists.into_body().collect().await.unwrap();
-    server.refuses(get("/readyz"), 503, "host_shutting_down").await;
+    server
+        .refuses(get("/readyz"), 503, "host_shutting_down")
+        .await;
 }
 
 #[tokio::test]
 async fn s108_the_list_stream_sends_sessions_within_reach() {
     let server = server().await;
-    *server.double.script.lists.lock().unwrap() = vec![session(SESSION, "default"), session(FOREIGN, "other")];
+    *server.double.script.lists.lock().unwrap() =
+        vec![session(SESSION, "default"), session(FOREIGN, "other")];
     let read_all = |token: String, path: &'static str| {
         let app = &server;
         async move {
-            let request = with_token(Method::GET, path, &token).body(Body::empty()).unwrap();
+            let request = with_token(Method::GET, path, &token)
+                .body(Body::empty())
+                .unwrap();
             let response = app.send(request).await;
             let bytes = response.into_body().collect().await.unwrap().to_bytes();
             outline(std::str::from_utf8(&bytes).unwrap()).len()
         }
     };
     assert_eq!(read_all(ADMIN.into(), "/v1/events").await, 2);
-    assert_eq!(read_all(ADMIN.into(), "/v1/events?project_id=other").await, 1);
+    assert_eq!(
+        read_all(ADMIN.into(), "/v1/events?project_id=other").await,
+        1
+    );
     let token = server.token(&[Read], &["default"]).await;
     assert_eq!(read_all(token, "/v1/events").await, 1);
 }

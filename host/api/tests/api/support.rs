@@ -16,18 +16,20 @@ use harness_core::ids::{
 };
 use harness_core::operation::{CommandState, NativeCommand};
 use harness_core::provider::{
-    BoxFuture, CallError, Compatibility, Harness, HarnessInfo, HarnessStatus, Harnesses, Instance, InstanceHost,
-    InstanceScope, ModelSpec, ProviderState, Readiness, WorkspaceNeed,
+    BoxFuture, CallError, Compatibility, Harness, HarnessInfo, HarnessStatus, Harnesses, Instance,
+    InstanceHost, InstanceScope, ModelSpec, ProviderState, Readiness, WorkspaceNeed,
 };
 use harness_core::refusal::Refused;
-use harness_core::view::{OperationResult, OutcomeStatus, QueuedInput, SessionView, Snapshot, Status};
+use harness_core::view::{
+    OperationResult, OutcomeStatus, QueuedInput, SessionView, Snapshot, Status,
+};
 use harness_journal::{
-    Catalog, NewToken, Page, PageRequest, Project, SessionFilter, SqliteOptions, SqliteStore, Token, TokenScope,
-    Workspace,
+    Catalog, NewToken, Page, PageRequest, Project, SessionFilter, SqliteOptions, SqliteStore,
+    Token, TokenScope, Workspace,
 };
 use harness_session::{
-    Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, First, GateAnswer, InputRequest, Keyed,
-    OperationRequest, SettingsRequest,
+    Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, First, GateAnswer,
+    InputRequest, Keyed, OperationRequest, SettingsRequest,
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -39,53 +41,55 @@ use tokio::sync::Notify;
 use tower::ServiceExt;
 use uuid::Uuid;
 
-pub const ADMIN: &str = "bootstrap-token";
-pub const SESSION: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0001);
+pub(crate) const ADMIN: &str = "bootstrap-token";
+pub(crate) const SESSION: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0001);
 /// A session of project `other`.
-pub const FOREIGN: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0002);
-pub const LOOP: Uuid = Uuid::from_u128(3);
-pub const COMMAND: Uuid = Uuid::from_u128(4);
-pub const GATE: Uuid = Uuid::from_u128(5);
+pub(crate) const FOREIGN: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0002);
+pub(crate) const LOOP: Uuid = Uuid::from_u128(3);
+pub(crate) const COMMAND: Uuid = Uuid::from_u128(4);
+pub(crate) const GATE: Uuid = Uuid::from_u128(5);
 
 /// What the double was asked, and what it answers.
 #[derive(Default)]
-pub struct Script {
+pub(crate) struct Script {
     /// Names of the calls that change something, with what matters of them.
-    pub calls: Mutex<Vec<String>>,
+    pub(crate) calls: Mutex<Vec<String>>,
     /// Callers of those calls.
-    pub callers: Mutex<Vec<Caller>>,
+    pub(crate) callers: Mutex<Vec<Caller>>,
     /// Recorded answers of keyed requests.
-    pub recorded: Mutex<HashMap<CommandId, (Keyed, u16, Bytes)>>,
+    pub(crate) recorded: Mutex<HashMap<CommandId, (Keyed, u16, Bytes)>>,
+    /// What `keyed` says of the next request that has no recorded answer.
+    pub(crate) cut: Mutex<Option<KeyState>>,
     /// Next answers of `invoke`, in order; then it completes.
-    pub invoke: Mutex<Vec<Result<OperationResult, Refused>>>,
+    pub(crate) invoke: Mutex<Vec<Result<OperationResult, Refused>>>,
     /// When set, `invoke` waits for it or for its caller to leave.
-    pub hold: Mutex<Option<Arc<Notify>>>,
+    pub(crate) hold: Mutex<Option<Arc<Notify>>>,
     /// Told when `invoke` was entered.
-    pub entered: Notify,
+    pub(crate) entered: Notify,
     /// How `invoke` was told to end.
-    pub gone: Mutex<Option<AbortReason>>,
+    pub(crate) gone: Mutex<Option<AbortReason>>,
     /// Told when `gone` was set.
-    pub left: Notify,
+    pub(crate) left: Notify,
     /// What `subscribe` yields, once.
-    pub stream: Mutex<Option<BoxStream<'static, Item>>>,
+    pub(crate) stream: Mutex<Option<BoxStream<'static, Item>>>,
     /// Where subscriptions began.
-    pub starts: Mutex<Vec<Start>>,
+    pub(crate) starts: Mutex<Vec<Start>>,
     /// What `subscribe_lists` yields.
-    pub lists: Mutex<Vec<SessionView>>,
+    pub(crate) lists: Mutex<Vec<SessionView>>,
     /// `invoke` panics when true.
-    pub panics: Mutex<bool>,
+    pub(crate) panics: Mutex<bool>,
     /// Why the host is not ready.
-    pub unready: Mutex<Option<String>>,
+    pub(crate) unready: Mutex<Option<String>>,
     /// Entered `invoke`.
-    pub invoked: AtomicUsize,
+    pub(crate) invoked: AtomicUsize,
 }
 
-pub struct Double {
-    pub script: Script,
+pub(crate) struct Double {
+    pub(crate) script: Script,
     store: Arc<SqliteStore>,
 }
 
-pub fn completed() -> OperationResult {
+pub(crate) fn completed() -> OperationResult {
     OperationResult {
         status: OutcomeStatus::Completed,
         message: Some("done".into()),
@@ -96,7 +100,7 @@ pub fn completed() -> OperationResult {
     }
 }
 
-pub fn session(id: Uuid, project: &str) -> SessionView {
+pub(crate) fn session(id: Uuid, project: &str) -> SessionView {
     let at = "2026-01-02T03:04:05Z".parse().unwrap();
     SessionView {
         id: id.into(),
@@ -151,7 +155,7 @@ fn state() -> CommandStateView {
     }
 }
 
-pub fn gate() -> Gate {
+pub(crate) fn gate() -> Gate {
     Gate {
         gate_id: GateId::from(GATE),
         ask: GateAsk::Permission(ApprovalRequest {
@@ -174,7 +178,7 @@ impl Double {
         self.script.callers.lock().unwrap().push(caller.clone());
     }
 
-    pub fn calls(&self) -> Vec<String> {
+    pub(crate) fn calls(&self) -> Vec<String> {
         self.script.calls.lock().unwrap().clone()
     }
 }
@@ -190,7 +194,12 @@ impl Plane for Double {
         .boxed()
     }
 
-    fn create(&self, caller: Caller, request: CreateRequest, _: AbortSignal) -> Answer<'_, Created> {
+    fn create(
+        &self,
+        caller: Caller,
+        request: CreateRequest,
+        _: AbortSignal,
+    ) -> Answer<'_, Created> {
         async move {
             self.note(&caller, format!("create {}", request.title));
             let id = caller.key.map_or(SESSION, |key| key.session_id.0);
@@ -209,21 +218,39 @@ impl Plane for Double {
 
     fn sessions(&self, filter: SessionFilter) -> Answer<'_, Page<SessionView>> {
         async move {
-            if filter.page.cursor.as_deref().is_some_and(|cursor| cursor != "next") {
+            if filter
+                .page
+                .cursor
+                .as_deref()
+                .is_some_and(|cursor| cursor != "next")
+            {
                 return Err(Refused::InvalidRequest("the cursor is invalid".into()));
             }
             let all = [session(SESSION, "default"), session(FOREIGN, "other")];
             let items = all
                 .into_iter()
                 .filter(|s| filter.projects.is_empty() || filter.projects.contains(&s.project_id))
-                .filter(|s| filter.status.as_deref().is_none_or(|status| status == s.status.as_str()))
+                .filter(|s| {
+                    filter
+                        .status
+                        .as_deref()
+                        .is_none_or(|status| status == s.status.as_str())
+                })
                 .collect();
-            Ok(Page { items, next_cursor: None })
+            Ok(Page {
+                items,
+                next_cursor: None,
+            })
         }
         .boxed()
     }
 
-    fn patch(&self, id: SessionId, caller: Caller, request: SettingsRequest) -> Answer<'_, SessionView> {
+    fn patch(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: SettingsRequest,
+    ) -> Answer<'_, SessionView> {
         async move {
             let mut session = known(id)?;
             self.note(&caller, format!("patch model={:?}", request.model));
@@ -243,7 +270,13 @@ impl Plane for Double {
     }
 
     fn messages(&self, id: SessionId, _: PageRequest) -> Answer<'_, Page<Message>> {
-        async move { known(id).map(|_| Page { items: vec![], next_cursor: None }) }.boxed()
+        async move {
+            known(id).map(|_| Page {
+                items: vec![],
+                next_cursor: None,
+            })
+        }
+        .boxed()
     }
 
     fn command_state(&self, id: SessionId) -> Answer<'_, CommandStateView> {
@@ -282,7 +315,12 @@ impl Plane for Double {
         .boxed()
     }
 
-    fn submit(&self, id: SessionId, caller: Caller, request: InputRequest) -> Answer<'_, CommandId> {
+    fn submit(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: InputRequest,
+    ) -> Answer<'_, CommandId> {
         async move {
             known(id)?;
             if request.loop_id.is_some_and(|id| id.0 != LOOP) {
@@ -352,7 +390,10 @@ impl Plane for Double {
             if answer.gate_id.0 != GATE {
                 return Err(Refused::GateNotFound);
             }
-            if matches!(answer.reply, GateReply::ApproveOnce | GateReply::ApproveAlways | GateReply::Deny(_)) {
+            if matches!(
+                answer.reply,
+                GateReply::ApproveOnce | GateReply::ApproveAlways | GateReply::Deny(_)
+            ) {
                 answer.reply.check(&gate().ask)?;
             }
             self.note(&caller, format!("answer {:?}", answer.reply));
@@ -364,9 +405,16 @@ impl Plane for Double {
     fn journal(&self, id: SessionId, from: Seq, limit: usize) -> Answer<'_, JournalPage> {
         async move {
             known(id)?;
-            let events = (from..20).take(limit).map(|seq| format!("{{\"seq\":{seq}}}").into()).collect::<Vec<_>>();
+            let events = (from..20)
+                .take(limit)
+                .map(|seq| format!("{{\"seq\":{seq}}}").into())
+                .collect::<Vec<_>>();
             let next_seq = from + events.len() as u64;
-            Ok(JournalPage { events, next_seq, done: next_seq >= 20 })
+            Ok(JournalPage {
+                events,
+                next_seq,
+                done: next_seq >= 20,
+            })
         }
         .boxed()
     }
@@ -381,33 +429,51 @@ impl Plane for Double {
         .boxed()
     }
 
-    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, SessionView> {
+    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, Arc<SessionView>> {
         let sessions = self.script.lists.lock().unwrap().clone();
-        futures::stream::iter(sessions)
-            .filter(move |s| futures::future::ready(project.as_ref().is_none_or(|p| *p == s.project_id)))
+        futures::stream::iter(sessions.into_iter().map(Arc::new))
+            .filter(move |s| {
+                futures::future::ready(project.as_ref().is_none_or(|p| *p == s.project_id))
+            })
             .boxed()
     }
 
     fn keyed(&self, _: Option<SessionId>, key: Keyed) -> Answer<'_, KeyState> {
         async move {
+            let cut = self.script.cut.lock().unwrap().take();
             match self.script.recorded.lock().unwrap().get(&key.command_id) {
-                None => Ok(KeyState::Fresh),
-                Some((first, _, _)) if first.body_sha256 != key.body_sha256 => Err(Refused::IdempotencyConflict),
-                Some((_, status, body)) => Ok(KeyState::Done { status: *status, body: body.clone() }),
+                None => Ok(cut.unwrap_or(KeyState::Fresh)),
+                Some((first, _, _)) if first.body_sha256 != key.body_sha256 => {
+                    Err(Refused::IdempotencyConflict)
+                }
+                Some((_, status, body)) => Ok(KeyState::Done {
+                    status: *status,
+                    body: body.clone(),
+                }),
             }
         }
         .boxed()
     }
 
     fn answered(&self, _: SessionId, key: Keyed, status: u16, body: Bytes) -> BoxFuture<'_, ()> {
-        self.script.recorded.lock().unwrap().insert(key.command_id, (key, status, body));
+        self.script
+            .recorded
+            .lock()
+            .unwrap()
+            .insert(key.command_id, (key, status, body));
         futures::future::ready(()).boxed()
     }
 
-    fn create_project(&self, project: Project, workspace: Option<Workspace>) -> Answer<'_, Project> {
+    fn create_project(
+        &self,
+        project: Project,
+        workspace: Option<Workspace>,
+    ) -> Answer<'_, Project> {
         async move {
             let stored = self.store.create_project(project.clone(), workspace).await;
-            stored.map(|()| project).map_err(|_| Refused::InvalidRequest("the id is taken".into()))
+            stored
+                .map(|()| project)
+                .map_err(|_| Refused::InvalidRequest("the id is taken".into()))
         }
         .boxed()
     }
@@ -415,7 +481,9 @@ impl Plane for Double {
     fn create_workspace(&self, workspace: Workspace) -> Answer<'_, Workspace> {
         async move {
             let stored = self.store.create_workspace(workspace.clone()).await;
-            stored.map(|()| workspace).map_err(|_| Refused::InvalidRequest("the id is taken".into()))
+            stored
+                .map(|()| workspace)
+                .map_err(|_| Refused::InvalidRequest("the id is taken".into()))
         }
         .boxed()
     }
@@ -425,11 +493,18 @@ impl Plane for Double {
     }
 
     fn harnesses(&self) -> Arc<dyn Harnesses> {
-        Arc::new(OneHarness(Arc::new(Planner("demo/planner".parse().unwrap()))))
+        Arc::new(OneHarness(Arc::new(Planner(
+            "demo/planner".parse().unwrap(),
+        ))))
     }
 
     fn ready(&self) -> Result<(), String> {
-        self.script.unready.lock().unwrap().clone().map_or(Ok(()), Err)
+        self.script
+            .unready
+            .lock()
+            .unwrap()
+            .clone()
+            .map_or(Ok(()), Err)
     }
 }
 
@@ -455,7 +530,11 @@ impl Harness for Planner {
             id: self.0.clone(),
             label: "Planner".into(),
             version: "0.1.0".into(),
-            models: vec![ModelSpec { id: "m1".into(), label: "M1".into(), efforts: vec![] }],
+            models: vec![ModelSpec {
+                id: "m1".into(),
+                label: "M1".into(),
+                efforts: vec![],
+            }],
             loop_modes: vec![],
             params: vec![],
             workspace: WorkspaceNeed::None,
@@ -483,7 +562,7 @@ impl Harness for Planner {
     }
 }
 
-pub struct Operator;
+pub(crate) struct Operator;
 
 fn report() -> ProviderReport {
     ProviderReport {
@@ -513,50 +592,75 @@ impl ProviderAdmin for Operator {
     fn report(&self, id: &HarnessId) -> Option<ProviderReport> {
         (id.as_str() == "demo/planner").then(report)
     }
-    fn install<'a>(&'a self, component: &'a str, _: &'a str) -> BoxFuture<'a, Result<ProviderReport, AdminError>> {
+    fn install<'a>(
+        &'a self,
+        component: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<ProviderReport, AdminError>> {
         async move {
             match component {
                 "/disk" => Err(AdminError::Failed("/secret/path: I/O error".into())),
                 c if c.ends_with(".wasm") => Ok(report()),
-                _ => Err(AdminError::Refused("not a component; build it for wasm32-wasip2".into())),
+                _ => Err(AdminError::Refused(
+                    "not a component; build it for wasm32-wasip2".into(),
+                )),
             }
         }
         .boxed()
     }
     fn remove<'a>(&'a self, id: &'a HarnessId) -> BoxFuture<'a, Result<(), AdminError>> {
-        async move { self.report(id).map(|_| ()).ok_or_else(|| AdminError::NotFound(id.clone())) }.boxed()
+        async move {
+            self.report(id)
+                .map(|_| ())
+                .ok_or_else(|| AdminError::NotFound(id.clone()))
+        }
+        .boxed()
     }
     fn release(&self, id: &HarnessId) -> Result<ProviderReport, AdminError> {
-        self.report(id).ok_or_else(|| AdminError::NotFound(id.clone()))
+        self.report(id)
+            .ok_or_else(|| AdminError::NotFound(id.clone()))
     }
     fn logs(&self, id: &HarnessId, limit: usize) -> Result<Vec<LogLine>, AdminError> {
-        self.report(id).ok_or_else(|| AdminError::NotFound(id.clone()))?;
-        let line = LogLine { at: "2026-01-02T03:04:05Z".parse().unwrap(), level: "info".into(), text: "hi".into() };
+        self.report(id)
+            .ok_or_else(|| AdminError::NotFound(id.clone()))?;
+        let line = LogLine {
+            at: "2026-01-02T03:04:05Z".parse().unwrap(),
+            level: "info".into(),
+            text: "hi".into(),
+        };
         Ok(vec![line; limit.min(2)])
     }
 }
 
 /// One server without a socket.
-pub struct Server {
-    pub app: Router,
-    pub state: ApiState,
-    pub double: Arc<Double>,
-    pub store: Arc<SqliteStore>,
+pub(crate) struct Server {
+    pub(crate) app: Router,
+    pub(crate) state: ApiState,
+    pub(crate) double: Arc<Double>,
+    pub(crate) store: Arc<SqliteStore>,
     _directory: tempfile::TempDir,
 }
 
-pub async fn server() -> Server {
+pub(crate) async fn server() -> Server {
     server_with(Policy::for_listener("127.0.0.1:7717".parse().unwrap())).await
 }
 
-pub async fn server_with(policy: Policy) -> Server {
+pub(crate) async fn server_with(policy: Policy) -> Server {
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(SqliteStore::open(&SqliteOptions::new(directory.path().join("data"))).unwrap());
+    let store =
+        Arc::new(SqliteStore::open(&SqliteOptions::new(directory.path().join("data"))).unwrap());
     for id in ["default", "other"] {
-        let project = Project { id: id.parse().unwrap(), name: id.into(), default_workspace_id: None };
+        let project = Project {
+            id: id.parse().unwrap(),
+            name: id.into(),
+            default_workspace_id: None,
+        };
         store.create_project(project, None).await.unwrap();
     }
-    let double = Arc::new(Double { script: Script::default(), store: store.clone() });
+    let double = Arc::new(Double {
+        script: Script::default(),
+        store: store.clone(),
+    });
     let state = ApiState::new(ApiParts {
         plane: double.clone(),
         providers: Arc::new(Operator),
@@ -567,12 +671,18 @@ pub async fn server_with(policy: Policy) -> Server {
         max_body: None,
         ping: None,
     });
-    Server { app: router(state.clone()), state, double, store, _directory: directory }
+    Server {
+        app: router(state.clone()),
+        state,
+        double,
+        store,
+        _directory: directory,
+    }
 }
 
 impl Server {
     /// Stores a token with these scopes, limited to these projects when there are any.
-    pub async fn token(&self, scopes: &[TokenScope], projects: &[&str]) -> String {
+    pub(crate) async fn token(&self, scopes: &[TokenScope], projects: &[&str]) -> String {
         let secret = harness_api::new_token();
         let token = Token {
             id: TokenId::from(Uuid::now_v7()),
@@ -581,51 +691,77 @@ impl Server {
             projects: projects.iter().map(|p| p.parse().unwrap()).collect(),
             created_at_ms: 0,
         };
-        self.store.create_token(NewToken { token, hash: hash_token(&secret) }).await.unwrap();
+        self.store
+            .create_token(NewToken {
+                token,
+                hash: hash_token(&secret),
+            })
+            .await
+            .unwrap();
         secret
     }
 
-    pub async fn send(&self, request: Request<Body>) -> Response<Body> {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
         self.app.clone().oneshot(request).await.unwrap()
     }
 
     /// Sends it and reads the whole answer as JSON.
-    pub async fn ask(&self, request: Request<Body>) -> (StatusCode, Value) {
+    pub(crate) async fn ask(&self, request: Request<Body>) -> (StatusCode, Value) {
         let response = self.send(request).await;
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let value = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap() };
+        let value = if bytes.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&bytes).unwrap()
+        };
         (status, value)
     }
 
-    pub async fn get(&self, path: &str) -> (StatusCode, Value) {
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
         self.ask(get(path)).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
         self.ask(post(path, body)).await
     }
 
     /// Sends it and expects this problem.
-    pub async fn refuses(&self, request: Request<Body>, status: u16, code: &str) -> Value {
+    pub(crate) async fn refuses(&self, request: Request<Body>, status: u16, code: &str) -> Value {
         let what = format!("{} {}", request.method(), request.uri());
         let response = self.send(request).await;
-        assert_eq!(response.headers()["content-type"], "application/problem+json", "{what}");
-        let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
+        assert_eq!(
+            response.headers()["content-type"],
+            "application/problem+json",
+            "{what}"
+        );
+        let id = response.headers()["x-request-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
         let got = response.status().as_u16();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let problem: Value = serde_json::from_slice(&bytes).unwrap();
-        assert_eq!((got, problem["code"].as_str().unwrap()), (status, code), "{what}: {problem}");
+        assert_eq!(
+            (got, problem["code"].as_str().unwrap()),
+            (status, code),
+            "{what}: {problem}"
+        );
         assert_eq!(problem["type"], format!("urn:harness-host:problem:{code}"));
         assert_eq!(problem["status"], status);
         assert_eq!(problem["request_id"], id);
         assert!(problem["retryable"].is_boolean() && problem["title"].is_string());
-        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{what}");
+        assert!(
+            problem["detail"]
+                .as_str()
+                .is_some_and(|detail| !detail.is_empty()),
+            "{what}"
+        );
         problem
     }
 }
 
-pub fn request(method: Method, path: &str) -> http::request::Builder {
+pub(crate) fn request(method: Method, path: &str) -> http::request::Builder {
     Request::builder()
         .method(method)
         .uri(path)
@@ -634,7 +770,7 @@ pub fn request(method: Method, path: &str) -> http::request::Builder {
 }
 
 /// The same, with another token.
-pub fn with_token(method: Method, path: &str, token: &str) -> http::request::Builder {
+pub(crate) fn with_token(method: Method, path: &str, token: &str) -> http::request::Builder {
     Request::builder()
         .method(method)
         .uri(path)
@@ -642,11 +778,11 @@ pub fn with_token(method: Method, path: &str, token: &str) -> http::request::Bui
         .header("authorization", format!("Bearer {token}"))
 }
 
-pub fn get(path: &str) -> Request<Body> {
+pub(crate) fn get(path: &str) -> Request<Body> {
     request(Method::GET, path).body(Body::empty()).unwrap()
 }
 
-pub fn post(path: &str, body: Value) -> Request<Body> {
+pub(crate) fn post(path: &str, body: Value) -> Request<Body> {
     request(Method::POST, path)
         .header("content-type", "application/json")
         .body(Body::from(body.to_string()))
@@ -654,12 +790,12 @@ pub fn post(path: &str, body: Value) -> Request<Body> {
 }
 
 /// `/v1/sessions/<the known one><rest>`.
-pub fn at(rest: &str) -> String {
+pub(crate) fn at(rest: &str) -> String {
     format!("/v1/sessions/{SESSION}{rest}")
 }
 
 /// A snapshot of the known session.
-pub fn snapshot() -> Item {
+pub(crate) fn snapshot() -> Item {
     Item::Snapshot {
         seq: 17,
         snapshot: Box::new(Snapshot {
