@@ -2,6 +2,14 @@
 //!
 //! The catalogue is the real embedded store; sessions, harnesses and providers are scripted.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a panic in a test is its failure, in its helpers too"
+)]
+
 mod auth;
 mod commands;
 mod document;
