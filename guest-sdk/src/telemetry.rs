@@ -52,7 +52,7 @@ impl Subscriber for HostLog {
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed).max(0) + 1)
+        Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed).saturating_add(1))
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}

@@ -178,7 +178,7 @@ fn n5_activities_have_a_bound_and_a_stop_reaches_them() {
     let host = Host::<Scripted>::start();
     let reply = host.command("activities").unwrap().completed();
     let reply = reply.message.unwrap();
-    assert!(reply.starts_with("8 Limit"), "{reply}");
+    assert!(reply.starts_with("8 ChannelError::Limit"), "{reply}");
     assert_eq!(host.activities().len(), 8);
     assert!(host.stop());
 }

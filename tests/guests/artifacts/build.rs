@@ -17,6 +17,10 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const TARGET: &str = "wasm32-wasip2";
 
+/// Where the guests are built, for several checkouts or target directories that
+/// share one build. Default: `harness-guests` in the target directory in use.
+const TARGET_DIR_VARIABLE: &str = "HARNESS_GUESTS_TARGET_DIR";
+
 /// Well-behaved guests: tools of the tests, without a test of their own.
 const TOOLS: &[&str] = &["probe", "stateful"];
 
@@ -28,7 +32,10 @@ fn main() -> Result<()> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let guests = here.join("..");
     let root = here.join("../../..");
-    let target_dir = shared_target_dir(&out).join("harness-guests");
+    let target_dir = match env::var_os(TARGET_DIR_VARIABLE) {
+        Some(directory) => PathBuf::from(directory),
+        None => shared_target_dir(&out).join("harness-guests"),
+    };
     ensure_target()?;
 
     let mut watched = vec![guests.join("src"), guests.join("examples")];
@@ -71,6 +78,7 @@ fn main() -> Result<()> {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed={TARGET_DIR_VARIABLE}");
     Ok(())
 }
 
