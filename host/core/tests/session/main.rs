@@ -19,6 +19,7 @@ mod matrix_stop;
 mod native;
 mod operations;
 mod outcomes;
+mod property;
 mod queue;
 mod restore;
 mod scenes;

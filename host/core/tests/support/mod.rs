@@ -16,11 +16,11 @@ use harness_core::ids::{CommandId, EventId, GateId, Ids, LoopId, SessionId, Turn
 use harness_core::provider::{ChannelError, Features, HarnessInfo};
 use harness_core::refusal::Refused;
 use harness_core::session::{
-    Answer, Cx, Decision, Effect, GateValue, Input, LinkId, Record, Session,
+    Answer, Cx, Decision, Effect, GateValue, Input, InvocationId, LinkId, Record, Session,
 };
 use harness_core::view::OperationResult;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Ids that count, so that a failing test reads the same every time.
@@ -63,6 +63,10 @@ pub(crate) struct Sim {
     pub(crate) results: BTreeMap<CommandId, Resolved>,
     pub(crate) gates: BTreeMap<GateId, GateValue>,
     pub(crate) announcements: BTreeMap<LinkId, Result<(), ChannelError>>,
+    /// Commands that were handed to a provider, in any life of the host.
+    sent: BTreeSet<CommandId>,
+    /// Invocations whose `done` was called in this life.
+    ended: BTreeSet<InvocationId>,
 }
 
 pub(crate) const HARNESS: &str = "demo/planner";
@@ -155,6 +159,8 @@ impl Sim {
             results: BTreeMap::new(),
             gates: BTreeMap::new(),
             announcements: BTreeMap::new(),
+            sent: BTreeSet::new(),
+            ended: BTreeSet::new(),
         }
     }
 
@@ -249,9 +255,23 @@ impl Sim {
                 let earlier = self.announcements.insert(*id, result.clone());
                 assert_eq!(earlier, None, "announcement {id} is answered once");
             }
+            Effect::StartPrompt { input, .. } => self.send(input.command_id),
+            Effect::Invoke { command_id, .. } | Effect::Adopt { command_id, .. } => {
+                self.send(*command_id);
+            }
+            Effect::CallDone(invocation) => {
+                assert!(self.ended.insert(*invocation), "done is called once (R28)");
+            }
             _ => {}
         }
         self.effects.push(effect);
+    }
+
+    fn send(&mut self, command: CommandId) {
+        assert!(
+            self.sent.insert(command),
+            "{command} is sent once, ever (S54)"
+        );
     }
 
     /// The host dies here and starts again: memory is gone, the journal is read back and repaired.
@@ -259,6 +279,7 @@ impl Sim {
         self.free += i32::from(self.session.live.slot);
         self.wants_slot = false;
         self.disk_full = false;
+        self.ended.clear();
         self.session = restore_of(&self.journal);
         self.feed(Input::Restore);
     }

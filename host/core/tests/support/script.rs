@@ -1,6 +1,6 @@
 //! Words that tests are written in: what clients and providers do, and how they look at it.
 
-use super::{HARNESS, Resolved, Sim};
+use super::{Resolved, Sim};
 use harness_core::content::{Block, Message, Part, Role};
 use harness_core::event::{Event, EventBody};
 use harness_core::gate::{ApprovalRequest, Choice, GateAsk, GateReply, Question, QuestionForm};
@@ -412,9 +412,5 @@ impl Sim {
 
     pub(crate) fn run_id(&self) -> Option<RunId> {
         self.session.view().run_id
-    }
-
-    pub(crate) fn agent_is(&self, agent: &str) -> bool {
-        self.session.state.agent.as_str() == agent && agent != HARNESS
     }
 }

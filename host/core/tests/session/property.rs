@@ -1,0 +1,527 @@
+//! Random lives of a session: clients, a provider that may answer anything, a pool of slots, a
+//! disk that fills and a host that dies at every step.
+//!
+//! A life is a list of acts; an act picks its object among those that are there, so that a list
+//! stays valid when the shrinker takes acts out. What must hold is checked by the ledger after
+//! every commit; here is only what must hold at the end of a life. `PROPTEST_CASES` sets how many
+//! lives are lived.
+
+use crate::support::{Sim, completed, form, patch, permission, refused, stopped};
+use harness_core::abort::AbortReason;
+use harness_core::content::{NewMessage, Part, Role};
+use harness_core::gate::GateReply;
+use harness_core::ids::CommandId;
+use harness_core::operation::Execution;
+use harness_core::provider::{
+    CallError, ChannelError, NativeTurn, Outcome, Params, Refusal, TurnStart,
+};
+use harness_core::session::{Answer, Effect, Input, InvocationId, Invoked, Kind, Reserve};
+use harness_core::view::Status;
+use proptest::prelude::*;
+
+/// Which of the things that are there.
+type Pick = usize;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Submit {
+        no_fold: bool,
+        fold_only: bool,
+    },
+    Prepare {
+        exclusive: bool,
+    },
+    Reserve {
+        pick: Pick,
+        waited: bool,
+    },
+    Interrupt,
+    Answer {
+        pick: Pick,
+        reply: usize,
+    },
+    Retract(Pick),
+    Release {
+        pick: Pick,
+        all: bool,
+    },
+    Settings(usize),
+    CallerGone(Pick),
+    Entered(Pick),
+    Return {
+        pick: Pick,
+        how: usize,
+    },
+    Late {
+        invocation: InvocationId,
+        how: usize,
+    },
+    Write(Pick),
+    Bind {
+        pick: Pick,
+        id: usize,
+    },
+    Ask {
+        pick: Pick,
+        stored: bool,
+    },
+    Unask {
+        pick: Pick,
+        withdraw: bool,
+    },
+    Take(Pick),
+    Announce {
+        native: usize,
+        wanted: bool,
+    },
+    Unannounce(Pick),
+    LinkAppend,
+    ActivityBegan,
+    ActivityEnded(Pick),
+    ActivitiesSettled,
+    SlotFreed,
+    SlotTaken,
+    StateChanged,
+    Ids {
+        broken: bool,
+    },
+    DiskFull,
+    Close,
+    Crash,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    use Act::*;
+    let pick = || 0..8_usize;
+    prop_oneof![
+        6 => (prop::bool::weighted(0.2), prop::bool::weighted(0.2))
+            .prop_map(|(no_fold, fold_only)| Submit { no_fold, fold_only }),
+        4 => any::<bool>().prop_map(|exclusive| Prepare { exclusive }),
+        6 => (pick(), any::<bool>()).prop_map(|(pick, waited)| Reserve { pick, waited }),
+        2 => Just(Interrupt),
+        4 => (pick(), 0..5_usize).prop_map(|(pick, reply)| Answer { pick, reply }),
+        2 => pick().prop_map(Retract),
+        2 => (pick(), any::<bool>()).prop_map(|(pick, all)| Release { pick, all }),
+        2 => (0..4_usize).prop_map(Settings),
+        1 => pick().prop_map(CallerGone),
+        3 => pick().prop_map(Entered),
+        14 => (pick(), 0..12_usize).prop_map(|(pick, how)| Return { pick, how }),
+        1 => (0..6_u64, 0..12_usize).prop_map(|(invocation, how)| Late { invocation, how }),
+        3 => pick().prop_map(Write),
+        2 => (pick(), 0..2_usize).prop_map(|(pick, id)| Bind { pick, id }),
+        4 => (pick(), prop::bool::weighted(0.2)).prop_map(|(pick, stored)| Ask { pick, stored }),
+        1 => (pick(), any::<bool>()).prop_map(|(pick, withdraw)| Unask { pick, withdraw }),
+        2 => pick().prop_map(Take),
+        4 => (0..4_usize, any::<bool>()).prop_map(|(native, wanted)| Announce { native, wanted }),
+        1 => pick().prop_map(Unannounce),
+        1 => Just(LinkAppend),
+        1 => Just(ActivityBegan),
+        1 => pick().prop_map(ActivityEnded),
+        1 => Just(ActivitiesSettled),
+        3 => Just(SlotFreed),
+        2 => Just(SlotTaken),
+        1 => Just(StateChanged),
+        1 => any::<bool>().prop_map(|broken| Ids { broken }),
+        1 => Just(DiskFull),
+        1 => Just(Close),
+        3 => Just(Crash),
+    ]
+}
+
+struct Life {
+    sim: Sim,
+    /// Operations that are prepared and not reserved; a process keeps them, a crash does not.
+    prepared: Vec<Reserve>,
+    /// Operations reserved in this life of the host.
+    reserved: Vec<CommandId>,
+    link: u64,
+}
+
+fn pick<T: Clone>(of: &[T], at: Pick) -> Option<T> {
+    of.get(at % of.len().max(1)).cloned()
+}
+
+fn failure(how: usize) -> CallError {
+    let text = || "x".to_owned();
+    match how {
+        0 => CallError::Refused(Refusal::Cancelled),
+        1 => CallError::Refused(Refusal::Channel(ChannelError::Stopped)),
+        2 => CallError::Refused(Refusal::Disconnected(text())),
+        3 => CallError::Refused(Refusal::NotAllowed(text())),
+        4 => CallError::Refused(Refusal::Native(text())),
+        5 => CallError::Trap(text()),
+        6 => CallError::Violation(text()),
+        7 => CallError::Unavailable {
+            reason: text(),
+            loading: false,
+        },
+        _ => CallError::Terminated(AbortReason::UserStop),
+    }
+}
+
+/// What a call returns: well, with a patch, with an invalid patch, or one of the failures.
+fn params(how: usize) -> Result<Params, CallError> {
+    match how {
+        0 => Ok(Params::new()),
+        1 => Ok(patch("plan")),
+        2 => Ok(patch("sleep")),
+        how => Err(failure(how - 3)),
+    }
+}
+
+impl Life {
+    fn in_flight(&self) -> Vec<InvocationId> {
+        let owner = self.sim.session.live.owner.iter();
+        owner.flat_map(|o| o.invocations.keys().copied()).collect()
+    }
+
+    /// The call that an invocation is in returns.
+    fn give(&mut self, invocation: InvocationId, how: usize) {
+        let sim = &mut self.sim;
+        let message = sim.message("said");
+        let messages = if how % 2 == 0 {
+            vec![message]
+        } else {
+            Vec::new()
+        };
+        let entry = sim.session.live.invocation(invocation).cloned();
+        let outcome = |params| Outcome {
+            message: None,
+            params,
+        };
+        let input = match entry.map(|e| (e.kind, e.started)) {
+            Some((_, true)) | None => Input::Done {
+                invocation,
+                result: params(how).map(outcome),
+                messages,
+            },
+            Some((Kind::Prompt | Kind::Native, false)) => Input::Started {
+                invocation,
+                result: params(how),
+                messages,
+            },
+            Some((Kind::Operation(_), false)) => {
+                // A control may break the contract and answer `started` as well.
+                let result = params(how).map(|p| {
+                    if messages.is_empty() {
+                        Invoked::Completed(outcome(p))
+                    } else {
+                        Invoked::Started(p)
+                    }
+                });
+                Input::Invoked {
+                    invocation,
+                    result,
+                    messages,
+                }
+            }
+        };
+        sim.feed(input);
+    }
+
+    fn live(&mut self, act: Act) {
+        let in_flight = self.in_flight();
+        let flying = |at| pick(&in_flight, at);
+        let sim = &mut self.sim;
+        match act {
+            Act::Submit { no_fold, fold_only } => {
+                sim.submit_as("prompt", no_fold, fold_only);
+            }
+            Act::Prepare { exclusive } => {
+                let how = if exclusive {
+                    Execution::Exclusive
+                } else {
+                    Execution::Control
+                };
+                let prepared = sim.prepared(how);
+                self.prepared.push(prepared);
+            }
+            Act::Reserve { pick: at, waited } => {
+                if self.prepared.is_empty() {
+                    return;
+                }
+                let at = at % self.prepared.len();
+                let mut reserve = self.prepared.swap_remove(at);
+                reserve.waited = waited;
+                let id = reserve.origin.command_id;
+                match sim.reserve(reserve.clone()) {
+                    Answer::Reserved(_) if sim.session.live.faulted.is_none() => {
+                        self.reserved.push(id)
+                    }
+                    Answer::WaitForHandle => self.prepared.push(reserve),
+                    _ => {}
+                }
+            }
+            Act::Interrupt => {
+                sim.interrupt();
+            }
+            Act::Answer { pick: at, reply } => {
+                let gates: Vec<_> = sim
+                    .session
+                    .state
+                    .gates()
+                    .iter()
+                    .map(|g| g.gate_id)
+                    .collect();
+                let Some(gate) = pick(&gates, at) else { return };
+                let lists = |v: &[&str]| v.iter().map(|s| vec![(*s).to_owned()]).collect();
+                let replies = [
+                    GateReply::ApproveOnce,
+                    GateReply::ApproveAlways,
+                    GateReply::Deny(None),
+                    GateReply::Answer(lists(&["left", "hush"])),
+                    GateReply::Decline,
+                ];
+                sim.answer(gate, replies[reply].clone());
+            }
+            Act::Retract(at) => {
+                let waiting: Vec<_> = sim.ledger.unresolved().collect();
+                if let Some(id) = pick(&waiting, at) {
+                    sim.retract(id);
+                }
+            }
+            Act::Release { pick: at, all } => {
+                let waiting: Vec<_> = sim.ledger.unresolved().collect();
+                let targets = pick(&waiting, at).filter(|_| !all);
+                sim.release(targets.as_slice());
+            }
+            Act::Settings(which) => {
+                match which {
+                    0 => sim.set(Some("title"), None, None),
+                    1 => sim.set(None, Some(patch("plan")), None),
+                    2 => sim.set(None, None, Some("demo/other")),
+                    _ => sim.set(None, None, Some(crate::support::HARNESS)),
+                };
+            }
+            Act::CallerGone(at) => {
+                let commands: Vec<_> = in_flight
+                    .iter()
+                    .filter_map(|i| sim.session.live.invocation(*i))
+                    .map(|i| i.command_id)
+                    .collect();
+                if let Some(command) = pick(&commands, at) {
+                    sim.feed(Input::CallerGone(command));
+                }
+            }
+            Act::Entered(at) => {
+                if let Some(invocation) = flying(at) {
+                    sim.feed(Input::Entered(invocation));
+                }
+            }
+            Act::Return { pick: at, how } => {
+                if let Some(invocation) = flying(at) {
+                    self.give(invocation, how);
+                }
+            }
+            Act::Late { invocation, how } => {
+                if !in_flight.contains(&invocation) {
+                    self.give(invocation, how);
+                }
+            }
+            Act::Write(at) => {
+                if let Some(invocation) = flying(at) {
+                    let messages = vec![sim.message("step")];
+                    sim.feed(Input::Step {
+                        invocation,
+                        messages,
+                    });
+                }
+            }
+            Act::Bind { pick: at, id } => {
+                if let Some(invocation) = flying(at) {
+                    sim.feed(Input::Bind {
+                        invocation,
+                        native_session_id: format!("native-{id}"),
+                    });
+                }
+            }
+            Act::Ask { pick: at, stored } => {
+                if let Some(invocation) = flying(at) {
+                    let ask = if at % 2 == 0 {
+                        form()
+                    } else {
+                        permission(&["shell:ls"])
+                    };
+                    sim.feed(Input::Ask {
+                        invocation,
+                        ask,
+                        stored_rules: stored,
+                    });
+                }
+            }
+            Act::Unask { pick: at, withdraw } => {
+                let gates: Vec<_> = sim
+                    .session
+                    .live
+                    .gates
+                    .iter()
+                    .map(|(g, i)| (*g, *i))
+                    .collect();
+                if let Some((gate, invocation)) = pick(&gates, at) {
+                    sim.feed(if withdraw {
+                        Input::Withdraw {
+                            invocation,
+                            provider_id: "form-1".into(),
+                        }
+                    } else {
+                        Input::Unasked(gate)
+                    });
+                }
+            }
+            Act::Take(at) => {
+                if let Some(invocation) = flying(at) {
+                    sim.feed(Input::TakeInput(invocation));
+                }
+            }
+            Act::Announce { native, wanted } => {
+                self.link += 1;
+                let turn = NativeTurn {
+                    id: format!("turn-{native}"),
+                    start: if wanted {
+                        TurnStart::Wanted
+                    } else {
+                        TurnStart::Running
+                    },
+                    reason: "goal".into(),
+                    cause: None,
+                };
+                sim.feed(Input::Announce {
+                    id: self.link,
+                    turn,
+                });
+            }
+            Act::Unannounce(at) => {
+                let pending: Vec<_> = sim.session.live.announced.iter().map(|a| a.id).collect();
+                if let Some(id) = pick(&pending, at) {
+                    sim.feed(Input::Unannounce(id));
+                }
+            }
+            Act::LinkAppend => {
+                let parts = vec![Part::Text {
+                    text: "late".into(),
+                }];
+                sim.feed(Input::LinkAppend(NewMessage {
+                    role: Role::Assistant,
+                    parts,
+                }));
+            }
+            Act::ActivityBegan => {
+                self.link += 1;
+                sim.feed(Input::ActivityBegan {
+                    id: self.link,
+                    label: "goal".into(),
+                });
+            }
+            Act::ActivityEnded(at) => {
+                let open: Vec<_> = sim.session.live.activities.keys().copied().collect();
+                if let Some(id) = pick(&open, at) {
+                    sim.feed(Input::ActivityEnded(id));
+                }
+            }
+            Act::ActivitiesSettled => {
+                sim.feed(Input::ActivitiesSettled);
+            }
+            Act::SlotFreed => sim.slot_comes_free(),
+            Act::SlotTaken => sim.free -= i32::from(sim.free > 0),
+            Act::StateChanged => {
+                sim.feed(Input::StateChanged);
+            }
+            Act::Ids { broken } => sim.ids.broken = broken,
+            Act::DiskFull => sim.disk_full = true,
+            Act::Close => {
+                sim.feed(Input::Close);
+            }
+            Act::Crash => self.crash(),
+        }
+    }
+
+    fn crash(&mut self) {
+        self.sim.crash();
+        self.prepared.clear();
+        self.reserved.clear();
+    }
+
+    /// Everything that runs comes to its end; then nothing may be left over.
+    fn wind_up(mut self) {
+        let well = self.sim.session.live.faulted.is_none() && !self.sim.disk_full;
+        self.sim.ids.broken = false;
+        self.sim.feed(Input::Close);
+        for _ in 0..200 {
+            let Some(invocation) = self.in_flight().first().copied() else {
+                break;
+            };
+            let entry = self
+                .sim
+                .session
+                .live
+                .invocation(invocation)
+                .cloned()
+                .unwrap();
+            match entry.kind {
+                _ if entry.started => self.sim.done(invocation, stopped()),
+                Kind::Operation(Execution::Control) => self.sim.invoked(invocation, completed()),
+                Kind::Operation(Execution::Exclusive) => self.sim.invoked(invocation, stopped()),
+                Kind::Prompt | Kind::Native => {
+                    self.sim.started(invocation, refused(Refusal::Cancelled))
+                }
+            }
+        }
+        self.sim.feed(Input::ActivitiesSettled);
+        let live = &self.sim.session.live;
+        assert!(live.is_quiet(), "something never ends: {live:?}");
+        assert!(live.gates.is_empty() && !live.slot && !live.waits_for_slot);
+        if well {
+            for command in &self.reserved {
+                assert!(
+                    self.sim.results.contains_key(command),
+                    "{command} was never answered"
+                );
+            }
+        }
+        let sent = |e: &&Effect| {
+            matches!(
+                e,
+                Effect::StartPrompt { .. } | Effect::Invoke { .. } | Effect::Adopt { .. }
+            )
+        };
+        let calls = self.sim.effects.iter().filter(sent).count();
+        self.crash();
+        let sim = &self.sim;
+        assert_eq!(
+            sim.effects.iter().filter(sent).count(),
+            calls,
+            "a restart sends nothing"
+        );
+        let settled = [
+            Status::Completed,
+            Status::Failed,
+            Status::Cancelled,
+            Status::Disconnected,
+        ];
+        assert!(settled.contains(&sim.status()), "{:?}", sim.status());
+        let queue = sim.session.state.queued_inputs();
+        assert!(queue.iter().all(|q| q.held), "what waits is held (S52)");
+        assert_eq!(queue.len(), sim.ledger.unresolved().count());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn i38_i39_a_session_survives_any_life(
+        acts in prop::collection::vec(act(), 1..80),
+        folding in any::<bool>(),
+        slots in 0..2_i32,
+    ) {
+        let mut sim = Sim::new();
+        sim.free = slots;
+        sim.inbox = 4;
+        sim.harness.as_mut().unwrap().features.folding = folding;
+        let mut life = Life { sim, prepared: Vec::new(), reserved: Vec::new(), link: 0 };
+        for act in acts {
+            life.live(act);
+        }
+        life.wind_up();
+    }
+}
