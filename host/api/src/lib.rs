@@ -1,7 +1,7 @@
 //! The HTTP plane: one API over sessions, providers and tokens for every client.
 //!
-//! [`router`] turns an [`ApiState`] into an axum router; [`serve`] runs it on a listener. The
-//! crate parses at its edge into domain types, authenticates, bounds, and translates refusals into
+//! [`router`] turns an [`ApiState`] into an axum router; whoever owns the listener serves it and
+//! calls [`ApiState::close`] when it stops, so that event streams end. The crate parses at its edge into domain types, authenticates, bounds, and translates refusals into
 //! problem documents (RFC 9457). What a session may do is decided below, behind [`Plane`].
 //!
 //! Invariants:
@@ -18,6 +18,7 @@ mod code;
 mod edge;
 mod extract;
 mod flight;
+mod frame;
 mod host;
 mod idempotency;
 mod openapi;
@@ -27,7 +28,6 @@ mod policy;
 mod problem;
 mod router;
 mod routes;
-mod serve;
 mod sse;
 mod state;
 mod trace;
@@ -39,5 +39,4 @@ pub use plane::Plane;
 pub use policy::Policy;
 pub use problem::ProblemDocument;
 pub use router::router;
-pub use serve::serve;
 pub use state::{ApiParts, ApiState, JoinTrace, RenderMetrics};

@@ -10,11 +10,14 @@ use crate::router::documented;
 use crate::state::ApiState;
 use axum::Router;
 use axum::routing::get;
+use harness_core::event::EventBody;
 use http::header::CONTENT_TYPE;
 use std::fmt::Write;
 use std::sync::LazyLock;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{Components, ContentBuilder, OpenApi, PathItem, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{
+    Components, ContentBuilder, OpenApi, PathItem, Ref, RefOr, ResponseBuilder, Schema,
+};
 use utoipa::{OpenApi as _, PartialSchema, ToSchema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
@@ -46,6 +49,7 @@ pub fn document() -> OpenApi {
         ProblemDocument::name().into_owned(),
         ProblemDocument::schema(),
     );
+    hide_internal(components);
     components
         .responses
         .insert("Problem".into(), RefOr::T(problem_response()));
@@ -72,6 +76,16 @@ pub fn document() -> OpenApi {
         }
     }
     document
+}
+
+/// Leaves out the events that no client sees.
+fn hide_internal(components: &mut Components) {
+    let events = components.schemas.get_mut(EventBody::name().as_ref());
+    if let Some(RefOr::T(Schema::OneOf(events))) = events {
+        events.items.retain(|event| {
+            serde_json::to_string(event).is_ok_and(|text| !text.contains("\"GatePrepared\""))
+        });
+    }
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut utoipa::openapi::path::Operation> {

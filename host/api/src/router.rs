@@ -54,8 +54,7 @@ pub(crate) fn documented() -> OpenApiRouter<ApiState> {
         .routes(routes!(tokens::revoke))
 }
 
-/// The whole API over one state. Tests drive it with `oneshot`; [`crate::serve`] puts it on a
-/// listener.
+/// The whole API over one state. Tests drive it with `oneshot`.
 pub fn router(state: ApiState) -> Router {
     let (routes, _) = documented().split_for_parts();
     let mut routes = routes

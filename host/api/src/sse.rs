@@ -5,6 +5,7 @@
 //! reconnects with the last id it saw and loses nothing.
 
 use crate::auth::Grant;
+use crate::frame::{LaggedData, SnapshotData};
 use crate::plane::Item;
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -12,9 +13,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, future};
 use harness_core::ids::{LoopId, SessionId};
-use harness_core::view::Snapshot;
 use http::header::{HeaderName, HeaderValue};
-use serde::Serialize;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
@@ -64,36 +63,12 @@ pub(crate) struct Filter {
     pub(crate) ephemeral: Loops,
 }
 
-#[derive(Serialize)]
-struct SnapshotData<'a> {
-    v: u8,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    seq: u64,
-    #[serde(flatten)]
-    snapshot: &'a Snapshot,
-}
-
-#[derive(Serialize)]
-struct LaggedData {
-    v: u8,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    session_id: SessionId,
-    last_seq: u64,
-}
-
 impl Filter {
     /// The event to send for an item, if it passes.
     fn event(&self, session_id: SessionId, item: &Item) -> Option<Event> {
         match item {
             Item::Snapshot { seq, snapshot } => {
-                let data = SnapshotData {
-                    v: 1,
-                    kind: "snapshot",
-                    seq: *seq,
-                    snapshot,
-                };
+                let data = SnapshotData::new(*seq, snapshot);
                 let text = serde_json::to_string(&data)
                     .inspect_err(|error| tracing::error!(%error, "a snapshot could not be written"))
                     .ok()?;
@@ -121,12 +96,7 @@ impl Filter {
                 Some(event.data(&*frame.data))
             }
             Item::Lagged { last_seq } => {
-                let data = LaggedData {
-                    v: 1,
-                    kind: "lagged",
-                    session_id,
-                    last_seq: *last_seq,
-                };
+                let data = LaggedData::new(session_id, *last_seq);
                 let text = serde_json::to_string(&data).ok()?;
                 Some(Event::default().event("lagged").data(text))
             }

@@ -2,6 +2,7 @@
 
 use crate::auth::{Access, Read};
 use crate::extract::{Asked, InPath};
+use crate::frame::FrameData;
 use crate::plane::Start;
 use crate::problem::Problem;
 use crate::sse::{Filter, Loops, respond, session_stream};
@@ -11,6 +12,7 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use futures::{StreamExt, future};
 use harness_core::ids::ProjectId;
+use harness_core::view::SessionView;
 use http::HeaderMap;
 use serde::Deserialize;
 
@@ -43,7 +45,7 @@ fn start(headers: &HeaderMap, after: Option<u64>) -> Result<Start, Problem> {
 #[utoipa::path(get, path = "/v1/sessions/{session_id}/events", tag = "Events",
     params(("session_id" = uuid::Uuid, Path), EventsQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "As `after`, which it overrules")),
-    responses((status = 200, body = String, content_type = "text/event-stream")))]
+    responses((status = 200, body = FrameData, content_type = "text/event-stream")))]
 pub(crate) async fn session(
     State(state): State<ApiState>,
     access: Access<Read>,
@@ -73,7 +75,7 @@ pub(crate) struct ListsQuery {
 /// Sessions as they change, as server-sent events named `session`. No replay: read the list after
 /// connecting.
 #[utoipa::path(get, path = "/v1/events", tag = "Events", params(ListsQuery),
-    responses((status = 200, body = String, content_type = "text/event-stream")))]
+    responses((status = 200, body = SessionView, content_type = "text/event-stream")))]
 pub(crate) async fn lists(
     State(state): State<ApiState>,
     access: Access<Read>,

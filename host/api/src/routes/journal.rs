@@ -2,6 +2,7 @@
 
 use crate::auth::{Access, Read};
 use crate::extract::{Asked, InPath};
+use crate::frame::EventData;
 use crate::page;
 use crate::plane::JournalPage;
 use crate::problem::Problem;
@@ -27,8 +28,7 @@ pub(crate) struct JournalQuery {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub(crate) struct JournalView {
     /// Public events, each as the `data` of its frame.
-    #[schema(value_type = Vec<Object>)]
-    events: Vec<serde_json::Value>,
+    events: Vec<EventData>,
     /// Where the next page begins.
     next_seq: u64,
     /// Whether the newest event was reached.

@@ -248,3 +248,25 @@ async fn g1_the_document_is_served_and_its_page_needs_no_other_server() {
     }
     server.refuses(get("/docs/none.js"), 404, "not_found").await;
 }
+
+#[test]
+fn g1_streams_document_the_events_that_clients_see() {
+    let document = document();
+    let events = document["components"]["schemas"]["EventBody"].to_string();
+    for name in [
+        "TurnStarted",
+        "TokenDelta",
+        "GateOpened",
+        "NativeOperationResolved",
+        "command_state_changed",
+    ] {
+        assert!(events.contains(&format!("\"{name}\"")), "{name}");
+    }
+    assert!(!events.contains("GatePrepared"), "a private record");
+    let stream = &document["paths"]["/v1/sessions/{session_id}/events"]["get"]["responses"]["200"];
+    assert!(
+        stream["content"]["text/event-stream"]["schema"]
+            .to_string()
+            .contains("FrameData")
+    );
+}

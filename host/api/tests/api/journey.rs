@@ -21,9 +21,14 @@ async fn listening() -> (
     let address = listener.local_addr().unwrap();
     let server = server_with(harness_api::Policy::for_listener(address)).await;
     let (stop, stopped) = oneshot::channel::<()>();
-    let running = tokio::spawn(harness_api::serve(listener, server.state.clone(), async {
-        let _ = stopped.await;
-    }));
+    let app = harness_api::router(server.state.clone());
+    let running = tokio::spawn(async move {
+        axum::serve(listener, app)
+            .with_graceful_shutdown(async move {
+                let _ = stopped.await;
+            })
+            .await
+    });
     (server, address, stop, running)
 }
 
@@ -95,7 +100,7 @@ async fn s110_a_client_that_writes_3_mb_before_it_reads_gets_its_413() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_streams_and_lets_requests_finish() {
+async fn closing_ends_streams_and_lets_requests_finish() {
     let (server, address, stop, running) = listening().await;
     *server.double.script.stream.lock().unwrap() = Some(
         futures::stream::iter([snapshot()])
@@ -125,6 +130,7 @@ async fn a_stop_ends_streams_and_lets_requests_finish() {
     server.double.script.entered.notified().await;
 
     stop.send(()).unwrap();
+    server.state.close();
     let mut rest = Vec::new();
     tokio::time::timeout(Duration::from_secs(5), events.read_to_end(&mut rest))
         .await
