@@ -293,15 +293,16 @@ fn culprit<T: for<'de> Deserialize<'de>>(value: &Value, error: &str) -> Option<S
         }
     }
     let map = value.as_object()?;
-    let fields = map.keys().filter(|k| *k != "type").take(MAX_PROBED);
-    fields.cloned().find(|field| {
+    let mut fields = map.keys().filter(|k| *k != "type").take(MAX_PROBED);
+    let found = fields.find(|field| {
         let mut without = map.clone();
-        without.remove(field);
+        without.remove(*field);
         match T::deserialize(&Value::Object(without)) {
             Ok(_) => true,
             Err(other) => other.to_string() != error,
         }
-    })
+    });
+    found.cloned()
 }
 
 /// Decodes a command.

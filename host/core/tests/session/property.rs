@@ -179,7 +179,7 @@ impl Life {
     fn give(&mut self, invocation: InvocationId, how: usize) {
         let sim = &mut self.sim;
         let message = sim.message("said");
-        let messages = if how % 2 == 0 {
+        let messages = if how.is_multiple_of(2) {
             vec![message]
         } else {
             Vec::new()
@@ -337,7 +337,7 @@ impl Life {
             }
             Act::Ask { pick: at, stored } => {
                 if let Some(invocation) = flying(at) {
-                    let ask = if at % 2 == 0 {
+                    let ask = if at.is_multiple_of(2) {
                         form()
                     } else {
                         permission(&["shell:ls"])
