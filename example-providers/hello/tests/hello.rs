@@ -24,3 +24,23 @@ fn r8_r9_without_native_commands_there_is_no_state_and_no_operation() {
     assert_eq!(host.discover(), Ok(None));
     assert!(host.command("/hello").is_err());
 }
+
+/// The guide prints this provider; its first block of Rust is this source, comments
+/// left out.
+#[test]
+fn the_guide_prints_what_is_built() {
+    let guide = include_str!("../../../docs/provider-guide.md");
+    let block = guide.split("```rust\n").nth(1).unwrap();
+    let printed: Vec<&str> = block
+        .split("```")
+        .next()
+        .unwrap()
+        .lines()
+        .filter(|line| !line.is_empty())
+        .collect();
+    let built: Vec<&str> = include_str!("../src/lib.rs")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with("//"))
+        .collect();
+    assert_eq!(printed, built);
+}
