@@ -24,8 +24,12 @@ const TARGET_DIR_VARIABLE: &str = "HARNESS_GUESTS_TARGET_DIR";
 /// Well-behaved guests: tools of the tests, without a test of their own.
 const TOOLS: &[&str] = &["probe", "stateful"];
 
-/// Example providers that end-to-end tests load, by directory.
-const PROVIDERS: &[&str] = &["hello", "planner"];
+/// Example providers that end-to-end tests load: directory and library.
+const PROVIDERS: &[(&str, &str)] = &[
+    ("acp", "acp_provider"),
+    ("hello", "hello"),
+    ("planner", "planner"),
+];
 
 fn main() -> Result<()> {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
@@ -65,12 +69,12 @@ fn main() -> Result<()> {
     components.sort();
 
     let mut providers = Vec::new();
-    for name in PROVIDERS {
+    for (name, library) in PROVIDERS {
         let source = root.join("example-providers").join(name);
         build(&source, &target_dir, &["--lib"])?;
         watched.push(source.join("src"));
         watched.push(source.join("Cargo.toml"));
-        providers.push((*name, built.join(format!("{name}.wasm"))));
+        providers.push((*name, built.join(format!("{library}.wasm"))));
     }
 
     fs::write(out.join("guests.rs"), constants(&components, &providers)?)?;
