@@ -10,6 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attach;
 mod contradictions;
 mod faults;
 mod gates;
@@ -21,5 +22,7 @@ mod operations;
 mod outcomes;
 mod property;
 mod queue;
+mod refusals;
 mod restore;
 mod scenes;
+mod settings;

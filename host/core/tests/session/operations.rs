@@ -462,6 +462,22 @@ fn r69_a_client_that_leaves_aborts_its_request_alone() {
 }
 
 #[test]
+fn r69_the_first_reason_of_an_abort_stays() {
+    let mut sim = idle().sim;
+    let (command, exclusive) = sim.exclusive();
+    sim.feed(Input::CallerGone(command));
+    sim.interrupt();
+    sim.invoked(exclusive, stopped());
+    assert!(matches!(
+        sim.last("TurnInterrupted"),
+        EventBody::TurnInterrupted {
+            reason: InterruptReason::CallerGone,
+            ..
+        }
+    ));
+}
+
+#[test]
 fn r70_a_completed_outcome_stands_after_an_abort() {
     for execution in [Execution::Control, Execution::Exclusive] {
         let mut sim = idle().sim;
