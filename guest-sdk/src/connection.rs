@@ -15,92 +15,30 @@
 //!
 //! Deliberately not here: what a line means ([`rpc`](crate::rpc)).
 
+mod error;
 #[cfg(target_family = "wasm")]
 pub mod granted;
+mod jobs;
 pub mod lines;
+mod options;
+mod said;
 pub mod transport;
 
-use crate::limits::shorten;
-use crate::{Shared, types};
+use crate::Shared;
+pub use error::ConnectionError;
 use futures::channel::{mpsc, oneshot};
 use futures::future::{Fuse, FusedFuture, FutureExt, LocalBoxFuture};
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::StreamExt;
+use jobs::{JobCount, Jobs};
 use lines::{Line, LineSplitter, Oversize};
+pub use options::Options;
+use said::{Tail, reason};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use transport::{Clock, HostClock, Pipes, Process, Transport, TransportError};
-
-/// Bounds of a connection. All have defaults.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Bytes of one line; a longer one is skipped. Default 8 MiB.
-    pub line_bytes: usize,
-    /// Bytes that may wait to be written. Default 16 MiB.
-    pub outgoing_bytes: usize,
-    /// Jobs that may run at once. Default 512.
-    pub jobs: usize,
-    /// Bytes of standard error kept for the reason of a disconnect. Default 1 KiB.
-    pub stderr_bytes: usize,
-    /// Milliseconds that a new process has for its handshake. Default 30 s.
-    pub handshake_ms: u32,
-    /// Milliseconds between an exit and the end of reading, for a descendant that
-    /// keeps the pipe open. Default 300.
-    pub exit_ms: u32,
-    /// Milliseconds that live turns have after the instance's signal fired, below
-    /// the host's drain bound. Default 4 s.
-    pub drain_ms: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            line_bytes: 8 * 1024 * 1024,
-            outgoing_bytes: 16 * 1024 * 1024,
-            jobs: 512,
-            stderr_bytes: 1024,
-            handshake_ms: 30_000,
-            exit_ms: 300,
-            drain_ms: 4_000,
-        }
-    }
-}
-
-/// Why a connection cannot be used. Text is for a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConnectionError {
-    /// The process could not be started or did not complete its handshake. A
-    /// later attempt starts it again.
-    Unavailable(String),
-    /// The process was there and is gone; so is this instance.
-    Disconnected(String),
-    /// More waits to be written, or to be done, than the bound allows.
-    Congested(String),
-}
-
-impl std::fmt::Display for ConnectionError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unavailable(text) | Self::Disconnected(text) | Self::Congested(text) => {
-                out.write_str(text)
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConnectionError {}
-
-impl From<ConnectionError> for types::Error {
-    fn from(error: ConnectionError) -> Self {
-        match error {
-            ConnectionError::Unavailable(text) => Self::Unavailable(text),
-            ConnectionError::Disconnected(text) => Self::Disconnected(text),
-            ConnectionError::Congested(text) => Self::Native(text),
-        }
-    }
-}
 
 /// What is spoken over the lines. Everything but the handshake is synchronous:
 /// the reader must not wait for anything but bytes.
@@ -655,116 +593,11 @@ async fn drain_said(
     }
 }
 
-fn reason(exited: Option<i32>, said: &Tail) -> String {
-    let what = match exited {
-        Some(code) if code > 128 => {
-            format!("the native process was ended by signal {}", code - 128)
-        }
-        Some(code) => format!("the native process exited with code {code}"),
-        None => "the native process closed its output".to_owned(),
-    };
-    what + &said.quoted()
-}
-
-/// The last bytes of standard error.
-#[derive(Debug)]
-struct Tail {
-    limit: usize,
-    bytes: Vec<u8>,
-}
-
-impl Tail {
-    fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            bytes: Vec::new(),
-        }
-    }
-
-    fn push(&mut self, chunk: &[u8]) {
-        let chunk = chunk
-            .get(chunk.len().saturating_sub(self.limit)..)
-            .unwrap_or_default();
-        self.bytes.extend_from_slice(chunk);
-        let surplus = self.bytes.len().saturating_sub(self.limit);
-        self.bytes.drain(..surplus);
-    }
-
-    /// `: "last lines"`, or nothing.
-    fn quoted(&self) -> String {
-        let text = String::from_utf8_lossy(&self.bytes);
-        let text: String = text
-            .chars()
-            .map(|c| if c == '\n' || !c.is_control() { c } else { ' ' })
-            .collect();
-        let lines: Vec<&str> = text
-            .lines()
-            .map(str::trim_end)
-            .filter(|line| !line.is_empty())
-            .collect();
-        let last = lines
-            .get(lines.len().saturating_sub(5)..)
-            .unwrap_or_default()
-            .join("\n");
-        if last.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", shorten(&last, self.limit))
-        }
-    }
-}
-
 struct KillOnDrop(Rc<dyn Process>);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
         self.0.kill();
-    }
-}
-
-/// One job in the count of [`Inner::open_jobs`].
-struct JobCount(Rc<Inner>);
-
-impl JobCount {
-    fn new(inner: Rc<Inner>) -> Self {
-        inner.open_jobs.set(inner.open_jobs.get() + 1);
-        Self(inner)
-    }
-}
-
-impl Drop for JobCount {
-    fn drop(&mut self) {
-        self.0
-            .open_jobs
-            .set(self.0.open_jobs.get().saturating_sub(1));
-    }
-}
-
-/// The jobs of [`Connection::spawn`], as the loop sees them.
-struct Jobs {
-    new: mpsc::UnboundedReceiver<LocalBoxFuture<'static, ()>>,
-    running: FuturesUnordered<LocalBoxFuture<'static, ()>>,
-}
-
-impl Jobs {
-    fn new(new: mpsc::UnboundedReceiver<LocalBoxFuture<'static, ()>>) -> Self {
-        Self {
-            new,
-            running: FuturesUnordered::new(),
-        }
-    }
-
-    /// Resolves whenever a job came or ended. May be dropped.
-    fn next(&mut self) -> impl FusedFuture<Output = ()> + Unpin + '_ {
-        Box::pin(
-            async move {
-                futures::select_biased! {
-                    job = self.new.select_next_some() => self.running.push(job),
-                    () = self.running.select_next_some() => {}
-                }
-            }
-            .fuse(),
-        )
     }
 }
 

@@ -32,6 +32,10 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+/// Commands of one announcement that are kept; four times what can be listed, for
+/// names that share their first word.
+const TOLD_COMMANDS: usize = 1024;
+
 /// Handle on the one agent of this instance.
 #[derive(Clone)]
 pub(crate) struct Agent(Rc<Inner>);
@@ -123,6 +127,14 @@ impl Agent {
     /// Waits for an agent that shook hands.
     pub(crate) async fn ready(&self) -> Result<(), Error> {
         Ok(self.0.connection.ready().await?)
+    }
+
+    /// Why an answer will never come.
+    async fn gone(&self) -> Error {
+        match self.ready().await {
+            Err(error) => error,
+            Ok(()) => Error::Disconnected("the agent is gone".to_owned()),
+        }
     }
 
     // ---- what is known ------------------------------------------------------
@@ -264,7 +276,7 @@ impl Agent {
         match answer.await {
             Ok(Ok(_)) => Ok(choice.reply()),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Error::Disconnected("the agent is gone".to_owned())),
+            Err(_) => Err(self.gone().await),
         }
     }
 
@@ -320,7 +332,8 @@ impl Agent {
     fn apply(&self, update: Update) {
         let keep = self.0.state.with(|state| match update {
             Update::AvailableCommandsUpdate { available_commands } => {
-                state.commands = Some(available_commands);
+                let bounded = available_commands.into_iter().take(TOLD_COMMANDS);
+                state.commands = Some(bounded.map(AvailableCommand::bounded).collect());
                 Some(true)
             }
             Update::CurrentModeUpdate { current_mode_id } => {

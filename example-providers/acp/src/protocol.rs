@@ -5,6 +5,7 @@
 //! update of an unknown kind is no error. Writing is plain JSON at the place that
 //! sends it.
 
+use harness_guest::limits::shorten;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -169,6 +170,19 @@ pub(crate) struct AvailableCommand {
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) input: Option<CommandInput>,
+}
+
+impl AvailableCommand {
+    /// With texts that fit what is kept of them.
+    pub(crate) fn bounded(mut self) -> Self {
+        const TEXT_BYTES: usize = 1024;
+        self.name = shorten(&self.name, 256);
+        self.description = shorten(&self.description, TEXT_BYTES);
+        if let Some(input) = &mut self.input {
+            input.hint = shorten(&input.hint, TEXT_BYTES);
+        }
+        self
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]

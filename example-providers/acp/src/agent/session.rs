@@ -35,7 +35,7 @@ impl Agent {
             Some(live) => live,
             None => match self.opening(&context)?.await {
                 Ok(opened) => opened?,
-                Err(_) => return Err(Error::Disconnected("the agent is gone".to_owned())),
+                Err(_) => return Err(self.gone().await),
             },
         };
         if !live.bound && context.native_session_id.as_deref() != Some(&live.id) {
