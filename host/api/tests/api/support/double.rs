@@ -1,53 +1,35 @@
-//! The double and the one way requests are sent.
+//! The double of the layer below: it records what it was asked and answers as scripted.
 
-use axum::Router;
-use axum::body::Body;
+use super::peers::{OneHarness, Planner};
+use super::{COMMAND, FOREIGN, GATE, LOOP, SESSION};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::stream::{BoxStream, StreamExt};
+use harness_api::Plane;
 use harness_api::plane::{Answer, Item, JournalPage, KeyState, Start};
-use harness_api::{ApiParts, ApiState, Plane, Policy, hash_token, router};
 use harness_core::abort::{AbortReason, AbortSignal};
-use harness_core::admin::{AdminError, LogLine, ProviderAdmin, ProviderReport};
+use harness_core::admin::ProviderAdmin;
 use harness_core::content::Message;
 use harness_core::gate::{ApprovalRequest, Gate, GateAsk, GateReply};
 use harness_core::ids::{
-    CommandId, GateId, HarnessId, LoopId, ProjectId, Seq, SessionId, TokenId, ToolExecutionId,
+    CommandId, GateId, HarnessId, LoopId, ProjectId, Seq, SessionId, ToolExecutionId,
 };
 use harness_core::operation::{CommandState, NativeCommand};
-use harness_core::provider::{
-    BoxFuture, CallError, Compatibility, Harness, HarnessInfo, HarnessStatus, Harnesses, Instance,
-    InstanceHost, InstanceScope, ModelSpec, ProviderState, Readiness, WorkspaceNeed,
-};
+use harness_core::provider::{BoxFuture, Harness, Harnesses, Instance};
 use harness_core::refusal::Refused;
-use harness_core::view::{
-    OperationResult, OutcomeStatus, QueuedInput, SessionView, Snapshot, Status,
-};
-use harness_journal::{
-    Catalog, NewToken, Page, PageRequest, Project, SessionFilter, SqliteOptions, SqliteStore,
-    Token, TokenScope, Workspace,
-};
+use harness_core::view::{OperationResult, OutcomeStatus, QueuedInput, SessionView, Status};
+use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, SqliteStore, Workspace};
 use harness_session::{
     Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, First, GateAnswer,
     InputRequest, Keyed, OperationRequest, SettingsRequest,
 };
-use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tower::ServiceExt;
 use uuid::Uuid;
-
-pub(crate) const ADMIN: &str = "bootstrap-token";
-pub(crate) const SESSION: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0001);
-/// A session of project `other`.
-pub(crate) const FOREIGN: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0002);
-pub(crate) const LOOP: Uuid = Uuid::from_u128(3);
-pub(crate) const COMMAND: Uuid = Uuid::from_u128(4);
-pub(crate) const GATE: Uuid = Uuid::from_u128(5);
 
 /// What the double was asked, and what it answers.
 #[derive(Default)]
@@ -86,7 +68,7 @@ pub(crate) struct Script {
 
 pub(crate) struct Double {
     pub(crate) script: Script,
-    store: Arc<SqliteStore>,
+    pub(super) store: Arc<SqliteStore>,
 }
 
 pub(crate) fn completed() -> OperationResult {
@@ -505,305 +487,5 @@ impl Plane for Double {
             .unwrap()
             .clone()
             .map_or(Ok(()), Err)
-    }
-}
-
-struct OneHarness(Arc<Planner>);
-
-impl Harnesses for OneHarness {
-    fn list(&self) -> Vec<Arc<dyn Harness>> {
-        vec![self.0.clone()]
-    }
-    fn get(&self, id: &HarnessId) -> Option<Arc<dyn Harness>> {
-        (*id == self.0.0).then(|| self.0.clone() as Arc<dyn Harness>)
-    }
-}
-
-struct Planner(HarnessId);
-
-impl Harness for Planner {
-    fn id(&self) -> &HarnessId {
-        &self.0
-    }
-    fn info(&self) -> Option<Arc<HarnessInfo>> {
-        Some(Arc::new(HarnessInfo {
-            id: self.0.clone(),
-            label: "Planner".into(),
-            version: "0.1.0".into(),
-            models: vec![ModelSpec {
-                id: "m1".into(),
-                label: "M1".into(),
-                efforts: vec![],
-            }],
-            loop_modes: vec![],
-            params: vec![],
-            workspace: WorkspaceNeed::None,
-            timeout: harness_core::provider::TimeoutStrategy::Activity,
-            features: Default::default(),
-        }))
-    }
-    fn status(&self) -> HarnessStatus {
-        HarnessStatus {
-            state: ProviderState::Incompatible,
-            reason: None,
-            readiness: Some(Readiness {
-                native_version: Some("9".into()),
-                compatibility: Compatibility::Incompatible("too new".into()),
-                models: vec![],
-            }),
-        }
-    }
-    fn open(
-        &self,
-        _: InstanceScope,
-        _: Arc<dyn InstanceHost>,
-    ) -> BoxFuture<'_, Result<Arc<dyn Instance>, CallError>> {
-        futures::future::ready(Err(CallError::Lost("the double has no instances".into()))).boxed()
-    }
-}
-
-pub(crate) struct Operator;
-
-fn report() -> ProviderReport {
-    ProviderReport {
-        id: "demo/planner".parse().unwrap(),
-        label: Some("Planner".into()),
-        version: None,
-        state: ProviderState::Ready,
-        reason: None,
-        component: "embedded".into(),
-        sha256: "0".repeat(64),
-        contract: None,
-        grants: vec![],
-        limits: vec![],
-        load_ms: None,
-        cached: false,
-        instances: 0,
-        restarts: 0,
-        recent_failures: 0,
-        last_failure: None,
-    }
-}
-
-impl ProviderAdmin for Operator {
-    fn reports(&self) -> Vec<ProviderReport> {
-        vec![report()]
-    }
-    fn report(&self, id: &HarnessId) -> Option<ProviderReport> {
-        (id.as_str() == "demo/planner").then(report)
-    }
-    fn install<'a>(
-        &'a self,
-        component: &'a str,
-        _: &'a str,
-    ) -> BoxFuture<'a, Result<ProviderReport, AdminError>> {
-        async move {
-            match component {
-                "/disk" => Err(AdminError::Failed("/secret/path: I/O error".into())),
-                c if c.ends_with(".wasm") => Ok(report()),
-                _ => Err(AdminError::Refused(
-                    "not a component; build it for wasm32-wasip2".into(),
-                )),
-            }
-        }
-        .boxed()
-    }
-    fn remove<'a>(&'a self, id: &'a HarnessId) -> BoxFuture<'a, Result<(), AdminError>> {
-        async move {
-            self.report(id)
-                .map(|_| ())
-                .ok_or_else(|| AdminError::NotFound(id.clone()))
-        }
-        .boxed()
-    }
-    fn release(&self, id: &HarnessId) -> Result<ProviderReport, AdminError> {
-        self.report(id)
-            .ok_or_else(|| AdminError::NotFound(id.clone()))
-    }
-    fn logs(&self, id: &HarnessId, limit: usize) -> Result<Vec<LogLine>, AdminError> {
-        self.report(id)
-            .ok_or_else(|| AdminError::NotFound(id.clone()))?;
-        let line = LogLine {
-            at: "2026-01-02T03:04:05Z".parse().unwrap(),
-            level: "info".into(),
-            text: "hi".into(),
-        };
-        Ok(vec![line; limit.min(2)])
-    }
-}
-
-/// One server without a socket.
-pub(crate) struct Server {
-    pub(crate) app: Router,
-    pub(crate) state: ApiState,
-    pub(crate) double: Arc<Double>,
-    pub(crate) store: Arc<SqliteStore>,
-    _directory: tempfile::TempDir,
-}
-
-pub(crate) async fn server() -> Server {
-    server_with(Policy::for_listener("127.0.0.1:7717".parse().unwrap())).await
-}
-
-pub(crate) async fn server_with(policy: Policy) -> Server {
-    let directory = tempfile::tempdir().unwrap();
-    let store =
-        Arc::new(SqliteStore::open(&SqliteOptions::new(directory.path().join("data"))).unwrap());
-    for id in ["default", "other"] {
-        let project = Project {
-            id: id.parse().unwrap(),
-            name: id.into(),
-            default_workspace_id: None,
-        };
-        store.create_project(project, None).await.unwrap();
-    }
-    let double = Arc::new(Double {
-        script: Script::default(),
-        store: store.clone(),
-    });
-    let state = ApiState::new(ApiParts {
-        plane: double.clone(),
-        providers: Arc::new(Operator),
-        policy,
-        bootstrap: Some(hash_token(ADMIN)),
-        metrics: Some(Arc::new(|| "harness_up 1\n".into())),
-        join_trace: None,
-        max_body: None,
-        ping: None,
-    });
-    Server {
-        app: router(state.clone()),
-        state,
-        double,
-        store,
-        _directory: directory,
-    }
-}
-
-impl Server {
-    /// Stores a token with these scopes, limited to these projects when there are any.
-    pub(crate) async fn token(&self, scopes: &[TokenScope], projects: &[&str]) -> String {
-        let secret = harness_api::new_token();
-        let token = Token {
-            id: TokenId::from(Uuid::now_v7()),
-            name: "test".into(),
-            scopes: scopes.to_vec(),
-            projects: projects.iter().map(|p| p.parse().unwrap()).collect(),
-            created_at_ms: 0,
-        };
-        self.store
-            .create_token(NewToken {
-                token,
-                hash: hash_token(&secret),
-            })
-            .await
-            .unwrap();
-        secret
-    }
-
-    pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
-        self.app.clone().oneshot(request).await.unwrap()
-    }
-
-    /// Sends it and reads the whole answer as JSON.
-    pub(crate) async fn ask(&self, request: Request<Body>) -> (StatusCode, Value) {
-        let response = self.send(request).await;
-        let status = response.status();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let value = if bytes.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_slice(&bytes).unwrap()
-        };
-        (status, value)
-    }
-
-    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
-        self.ask(get(path)).await
-    }
-
-    pub(crate) async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        self.ask(post(path, body)).await
-    }
-
-    /// Sends it and expects this problem.
-    pub(crate) async fn refuses(&self, request: Request<Body>, status: u16, code: &str) -> Value {
-        let what = format!("{} {}", request.method(), request.uri());
-        let response = self.send(request).await;
-        assert_eq!(
-            response.headers()["content-type"],
-            "application/problem+json",
-            "{what}"
-        );
-        let id = response.headers()["x-request-id"]
-            .to_str()
-            .unwrap()
-            .to_owned();
-        let got = response.status().as_u16();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let problem: Value = serde_json::from_slice(&bytes).unwrap();
-        assert_eq!(
-            (got, problem["code"].as_str().unwrap()),
-            (status, code),
-            "{what}: {problem}"
-        );
-        assert_eq!(problem["type"], format!("urn:harness-host:problem:{code}"));
-        assert_eq!(problem["status"], status);
-        assert_eq!(problem["request_id"], id);
-        assert!(problem["retryable"].is_boolean() && problem["title"].is_string());
-        assert!(
-            problem["detail"]
-                .as_str()
-                .is_some_and(|detail| !detail.is_empty()),
-            "{what}"
-        );
-        problem
-    }
-}
-
-pub(crate) fn request(method: Method, path: &str) -> http::request::Builder {
-    Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "127.0.0.1:7717")
-        .header("authorization", format!("Bearer {ADMIN}"))
-}
-
-/// The same, with another token.
-pub(crate) fn with_token(method: Method, path: &str, token: &str) -> http::request::Builder {
-    Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "127.0.0.1:7717")
-        .header("authorization", format!("Bearer {token}"))
-}
-
-pub(crate) fn get(path: &str) -> Request<Body> {
-    request(Method::GET, path).body(Body::empty()).unwrap()
-}
-
-pub(crate) fn post(path: &str, body: Value) -> Request<Body> {
-    request(Method::POST, path)
-        .header("content-type", "application/json")
-        .body(Body::from(body.to_string()))
-        .unwrap()
-}
-
-/// `/v1/sessions/<the known one><rest>`.
-pub(crate) fn at(rest: &str) -> String {
-    format!("/v1/sessions/{SESSION}{rest}")
-}
-
-/// A snapshot of the known session.
-pub(crate) fn snapshot() -> Item {
-    Item::Snapshot {
-        seq: 17,
-        snapshot: Box::new(Snapshot {
-            session: session(SESSION, "default"),
-            loops: vec![],
-            gates: vec![gate()],
-            queued_inputs: vec![],
-            uncertain_operations: vec![],
-        }),
     }
 }
