@@ -8,14 +8,13 @@ use futures::stream::{BoxStream, StreamExt};
 use harness_api::Plane;
 use harness_api::plane::{Answer, Item, JournalPage, KeyState, Start};
 use harness_core::abort::{AbortReason, AbortSignal};
-use harness_core::admin::ProviderAdmin;
 use harness_core::content::Message;
 use harness_core::gate::{ApprovalRequest, Gate, GateAsk, GateReply};
 use harness_core::ids::{
     CommandId, GateId, HarnessId, LoopId, ProjectId, Seq, SessionId, ToolExecutionId,
 };
 use harness_core::operation::{CommandState, NativeCommand};
-use harness_core::provider::{BoxFuture, Harness, Harnesses, Instance};
+use harness_core::provider::{BoxFuture, Harnesses};
 use harness_core::refusal::Refused;
 use harness_core::view::{OperationResult, OutcomeStatus, QueuedInput, SessionView, Status};
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, SqliteStore, Workspace};
@@ -23,12 +22,10 @@ use harness_session::{
     Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, First, GateAnswer,
     InputRequest, Keyed, OperationRequest, SettingsRequest,
 };
-use http_body_util::BodyExt;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
-use tower::ServiceExt;
 use uuid::Uuid;
 
 /// What the double was asked, and what it answers.

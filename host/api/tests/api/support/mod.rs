@@ -7,12 +7,9 @@ pub(crate) use double::*;
 
 use axum::Router;
 use axum::body::Body;
-use futures::FutureExt;
-use futures::stream::StreamExt;
 use harness_api::plane::Item;
-use harness_api::{ApiParts, ApiState, Plane, Policy, hash_token, router};
+use harness_api::{ApiParts, ApiState, Policy, hash_token, router};
 use harness_core::ids::TokenId;
-use harness_core::provider::Harness;
 use harness_core::view::Snapshot;
 use harness_journal::{Catalog, NewToken, Project, SqliteOptions, SqliteStore, Token, TokenScope};
 use http::{Method, Request, Response, StatusCode};

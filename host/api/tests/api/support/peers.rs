@@ -1,16 +1,13 @@
 //! One harness and one operator's port, as far as the routes read them.
 
 use futures::FutureExt;
-use futures::stream::StreamExt;
 use harness_core::admin::{AdminError, LogLine, ProviderAdmin, ProviderReport};
 use harness_core::ids::HarnessId;
 use harness_core::provider::{
     BoxFuture, CallError, Compatibility, Harness, HarnessInfo, HarnessStatus, Harnesses, Instance,
     InstanceHost, InstanceScope, ModelSpec, ProviderState, Readiness, WorkspaceNeed,
 };
-use http_body_util::BodyExt;
 use std::sync::Arc;
-use tower::ServiceExt;
 
 pub(super) struct OneHarness(pub(super) Arc<Planner>);
 
