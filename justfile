@@ -23,7 +23,7 @@ lint:
 
 # The benchmarks, as ratios against floors measured in the same run
 bench:
-    cargo bench -p harness-tests
+    cargo run --release -p harness-bench
 
 # Licences, bans and sources, and the advisory database (needs network)
 audit:

@@ -117,19 +117,16 @@ impl DataDir {
         Ok(HostKey::new(key))
     }
 
-    /// Tells other commands where the host listens.
+    /// Tells other commands where the host listens, until the answer is dropped. Only the holder of
+    /// the store's lock may call it.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn write_address(&self, address: &Address) -> anyhow::Result<()> {
-        write_private(&self.root.join(ADDRESS_FILE), &serde_json::to_vec(address)?).with_context(
-            || {
-                format!(
-                    "{} cannot be written",
-                    self.root.join(ADDRESS_FILE).display()
-                )
-            },
-        )
+    pub(crate) fn publish(&self, address: &Address) -> anyhow::Result<Published> {
+        let path = self.root.join(ADDRESS_FILE);
+        write_private(&path, &serde_json::to_vec(address)?)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+        Ok(Published(path))
     }
 
     /// Where the running host listens, if it said so.
@@ -142,11 +139,16 @@ impl DataDir {
             .ok()?;
         serde_json::from_slice(&text).ok()
     }
+}
 
-    /// Takes back what [`Self::write_address`] said.
-    pub(crate) fn remove_address(&self) {
-        // Nothing to do about a failure: the next start writes it anew.
-        let _ = std::fs::remove_file(self.root.join(ADDRESS_FILE));
+/// A published [`Address`]; taken back when dropped.
+#[derive(Debug)]
+pub(crate) struct Published(PathBuf);
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        // Nothing to do about a failure: nobody reads it while the store is free.
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -255,10 +257,9 @@ mod tests {
             url: "http://127.0.0.1:7717".into(),
             pid: 7,
         };
-        dir.write_address(&address).unwrap();
-        dir.write_address(&address).unwrap();
+        let published = dir.publish(&address).unwrap();
         assert_eq!(dir.read_address(), Some(address));
-        dir.remove_address();
+        drop(published);
         assert_eq!(dir.read_address(), None);
     }
 }

@@ -5,13 +5,11 @@ use super::limits::{self, count, time};
 use super::problem::Problem;
 use super::secrets::Secrets;
 use super::settings::{Exposure, Settings, Tls};
-use super::units::WrittenDuration;
 use super::written::{self, Written};
 use harness_core::ids::HarnessId;
 use harness_engine::{ComponentSource, Limits, ProviderSpec};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use toml::Spanned;
 
 /// Word that stands for the component inside the binary.
@@ -152,16 +150,6 @@ fn settings(cx: &mut Context<'_>, written: &Written) -> Settings {
         &mut s.slots,
     );
     sessions(cx, written, &mut s);
-    s.permission_timeout = gate(
-        cx,
-        "gates.permission.timeout",
-        &written.gates.permission.timeout,
-    );
-    s.ask_user_timeout = gate(
-        cx,
-        "gates.ask_user.timeout",
-        &written.gates.ask_user.timeout,
-    );
     s.workspace_root = written
         .workspace
         .root
@@ -246,17 +234,6 @@ fn sessions(cx: &mut Context<'_>, written: &Written, s: &mut Settings) {
         SECOND..=600 * SECOND,
         &mut into.shutdown,
     );
-}
-
-fn gate(
-    cx: &mut Context<'_>,
-    key: &str,
-    written: &Option<Spanned<WrittenDuration>>,
-) -> Option<Duration> {
-    written.as_ref()?;
-    let mut timeout = Duration::ZERO;
-    time(cx, key, written, SECOND..=DAY, &mut timeout);
-    Some(timeout)
 }
 
 fn exposure(cx: &mut Context<'_>, server: &written::Server) -> Exposure {

@@ -20,10 +20,6 @@ pub(crate) struct Settings {
     pub(crate) slots: usize,
     /// Lives of sessions.
     pub(crate) sessions: Sessions,
-    /// Answer a permission by itself after this (S86); `None` waits for a person.
-    pub(crate) permission_timeout: Option<Duration>,
-    /// Answer a question by itself after this (S86); `None` waits for a person.
-    pub(crate) ask_user_timeout: Option<Duration>,
     /// Where the local workspace `default` is; `None`: `workspace` in the data directory.
     pub(crate) workspace_root: Option<PathBuf>,
     /// Longest wait for a workspace that is being set up. Default 30 s.
@@ -105,8 +101,6 @@ impl Default for Settings {
             allowed_origins: Vec::new(),
             slots: 32,
             sessions: Sessions::default(),
-            permission_timeout: None,
-            ask_user_timeout: None,
             workspace_root: None,
             workspace_wait: Duration::from_secs(30),
             compiles: 2,

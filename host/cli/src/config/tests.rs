@@ -19,10 +19,6 @@ fn an_empty_file_is_the_defaults() {
         (settings.slots, settings.sessions.inbox, settings.compiles),
         (32, 64, 2)
     );
-    assert_eq!(
-        (settings.permission_timeout, settings.ask_user_timeout),
-        (None, None)
-    );
     assert!(settings.providers.is_empty());
 }
 

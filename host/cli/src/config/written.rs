@@ -20,7 +20,6 @@ pub(super) struct Written {
     pub(super) server: Server,
     pub(super) slots: Slots,
     pub(super) sessions: Sessions,
-    pub(super) gates: Gates,
     pub(super) workspace: Workspace,
     pub(super) engine: Engine,
     pub(super) limits: Limits,
@@ -66,21 +65,6 @@ pub(super) struct Sessions {
     pub(super) native_turns_per_minute: Option<Spanned<i64>>,
     pub(super) link_messages_per_second: Option<Spanned<i64>>,
     pub(super) shutdown: Option<Spanned<WrittenDuration>>,
-}
-
-/// `[gates]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Gates {
-    pub(super) permission: Gate,
-    pub(super) ask_user: Gate,
-}
-
-/// `[gates.permission]`, `[gates.ask_user]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Gate {
-    pub(super) timeout: Option<Spanned<WrittenDuration>>,
 }
 
 /// `[workspace]`.

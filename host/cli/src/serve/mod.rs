@@ -17,7 +17,7 @@ mod signals;
 
 use crate::args::{LogFormat, ServeArgs};
 use crate::config::{self, Exposure, Settings};
-use crate::data_dir::{Address, DataDir};
+use crate::data_dir::{Address, DataDir, Published};
 use crate::embedded;
 use crate::failure::{Failure, Kind};
 use crate::telemetry::Telemetry;
@@ -70,9 +70,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
                 return Ok(());
             }
         };
-        let ended = running.until_signal(&mut signals).await;
-        dir.remove_address();
-        ended
+        running.until_signal(&mut signals).await
     });
     // Blocking work that ignores its end must not hold the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -137,6 +135,7 @@ struct Running {
     stop: listen::Stop,
     server: tokio::task::JoinHandle<std::io::Result<()>>,
     shutdown: Duration,
+    published: Published,
 }
 
 impl Running {
@@ -151,7 +150,7 @@ impl Running {
             .map_err(|e| Failure::store(dir.path(), &e))?;
         let listener = Listener::bind(settings).await?;
         let url = listener.url();
-        dir.write_address(&Address {
+        let published = dir.publish(&Address {
             url: url.clone(),
             pid: std::process::id(),
         })?;
@@ -216,6 +215,7 @@ impl Running {
             stop,
             server,
             shutdown: settings.sessions.shutdown,
+            published,
         })
     }
 
@@ -253,6 +253,8 @@ impl Running {
         {
             tracing::warn!("instances of providers were still ending and are dropped");
         }
+        // Before the lock goes: afterwards the file may be another process's.
+        drop(self.published);
         self.store.close().await;
         tracing::info!("ended");
     }

@@ -1,0 +1,13 @@
+//! The real binary, as an operator runs it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod help;
+mod serve;
+mod support;
+mod token;
