@@ -9,7 +9,9 @@
 
 mod commands;
 mod events;
+mod fields;
 mod frames;
 mod golden;
+mod json;
 mod refused;
 mod samples;

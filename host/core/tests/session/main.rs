@@ -10,8 +10,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod activities;
+mod acts;
+mod admission;
 mod attach;
 mod contradictions;
+mod endings;
 mod faults;
 mod gates;
 mod matrix_operations;

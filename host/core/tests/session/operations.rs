@@ -1,25 +1,14 @@
-//! Native operations: admission, outcomes, settings patches (R26-R31, R42, R50, R60-R72, S53-S55).
+//! What operations return: contract, settings patches, hooks (R26-R31, R49, R50, R79).
 
-use crate::scenes::{idle, prompt_starting, queued, turn_running};
-use crate::support::{Sim, code, completed, outcome, patch, refused, stopped};
+use crate::scenes::{idle, turn_running};
+use crate::support::{Sim, completed, outcome, patch, refused, stopped, with_patch};
 use harness_core::abort::AbortReason;
-use harness_core::event::{EventBody, InterruptReason};
+use harness_core::event::EventBody;
 use harness_core::operation::{Execution, Operation};
 use harness_core::provider::{CallError, Outcome, ParamValue, Params};
 use harness_core::refusal::Refused;
 use harness_core::session::{Answer, Effect, Input, Invoked};
 use harness_core::view::{OutcomeStatus, ParamsEffective, Status};
-
-fn with_patch(mode: &str) -> Outcome {
-    Outcome {
-        message: None,
-        params: patch(mode),
-    }
-}
-
-fn stored_mode(sim: &Sim) -> Option<&ParamValue> {
-    sim.session.state.params.get("mode")
-}
 
 fn unknown_param() -> Params {
     [("nope".to_owned(), ParamValue::Boolean(true))].into()
@@ -43,7 +32,7 @@ fn r26_i20_a_control_that_starts_a_turn_breaks_the_contract() {
     assert_eq!(result.status, OutcomeStatus::Uncertain);
     assert_eq!(sim.problem(command).code(), "provider_contract_violation");
     assert_eq!(
-        (sim.status(), stored_mode(&sim)),
+        (sim.status(), sim.mode()),
         (Status::Failed, None),
         "no params are saved"
     );
@@ -131,7 +120,7 @@ fn r30_when_a_patch_takes_effect() {
         Some(ParamsEffective::Now),
         "idle control"
     );
-    assert_eq!(stored_mode(&sim), Some(&ParamValue::Text("plan".into())));
+    assert_eq!(sim.mode(), Some(&ParamValue::Text("plan".into())));
     let (command, exclusive) = sim.exclusive();
     sim.invoked(exclusive, Ok(Invoked::Completed(with_patch("work"))));
     assert_eq!(
@@ -154,7 +143,7 @@ fn r30_when_a_patch_takes_effect() {
         "attached control"
     );
     assert_eq!(
-        stored_mode(&sim),
+        sim.mode(),
         Some(&ParamValue::Text("work".into())),
         "durable at once"
     );
@@ -213,7 +202,7 @@ fn r30_i14_a_harness_swap_during_a_control_keeps_its_patch_out() {
     };
     assert_eq!(result.status, OutcomeStatus::Completed, "what was executed");
     assert_eq!(
-        (sim.count("SessionParamsChanged"), stored_mode(&sim)),
+        (sim.count("SessionParamsChanged"), sim.mode()),
         (changes, None)
     );
     let EventBody::NativeOperationResolved {
@@ -257,307 +246,6 @@ fn r31_i19_disposed_during_invoke_is_uncertain() {
         ("uncertain".into(), Some("provider_unavailable".into()))
     );
     assert_eq!((sim.status(), sim.free), (Status::Failed, 1));
-}
-
-#[test]
-fn r60_the_order_of_an_exclusives_checks() {
-    // Busy and no slot and another run in between: busy comes first.
-    let mut sim = idle().sim;
-    let stale = sim.prepared(Execution::Exclusive);
-    let (_, first) = sim.exclusive();
-    assert_eq!(code(&sim.reserve(stale.clone())), "session_busy");
-    sim.invoked(first, completed());
-    sim.free = 0;
-    assert_eq!(
-        code(&sim.reserve(stale.clone())),
-        "no_free_slot",
-        "then the slot"
-    );
-    sim.free = 1;
-    assert_eq!(
-        code(&sim.reserve(stale)),
-        "status_changed",
-        "then the status it observed"
-    );
-    assert_eq!(sim.free, 1, "with the slot given back");
-}
-
-#[test]
-fn r60_prompts_in_the_queue_keep_exclusives_out() {
-    let mut sim = queued().sim;
-    assert_eq!(code(&sim.try_exclusive()), "session_busy");
-    sim.crash();
-    assert_eq!(sim.status(), Status::Completed);
-    assert_eq!(
-        code(&sim.try_exclusive()),
-        "session_busy",
-        "held ones count too"
-    );
-}
-
-#[test]
-fn r60_the_last_slot_goes_to_one_of_two_sessions() {
-    let (mut first, mut second) = (idle().sim, idle().sim);
-    first.exclusive();
-    second.free = first.free;
-    let before = second.session.clone();
-    assert_eq!(code(&second.try_exclusive()), "no_free_slot");
-    assert_eq!(second.session, before, "its status is unchanged");
-}
-
-#[test]
-fn r61_s53_an_intent_that_is_not_durable_reserves_nothing() {
-    for execution in [Execution::Control, Execution::Exclusive] {
-        let mut sim = idle().sim;
-        sim.disk_full = true;
-        let before = sim.session.clone();
-        let reserve = sim.prepared(execution);
-        assert_eq!(code(&sim.reserve(reserve)), "store_unavailable");
-        assert_eq!(
-            (sim.session.clone(), sim.free, sim.invokes()),
-            (before, 1, 0)
-        );
-    }
-}
-
-#[test]
-fn r63_i9_idle_controls_see_history_and_add_to_it() {
-    let mut sim = idle().sim;
-    for (seen, reply) in [(0, "one"), (1, "two")] {
-        let (_, control) = sim.control();
-        assert_eq!(sim.history().len(), seen);
-        sim.invoked_with(control, completed(), &[reply]);
-    }
-    assert_eq!(sim.history(), ["one", "two"]);
-    assert_eq!(sim.count("TurnStarted"), 0);
-    let groups: Vec<_> = sim
-        .events()
-        .filter(|e| e.body.meta().name == "StepDone")
-        .collect();
-    assert!(
-        groups
-            .iter()
-            .all(|e| e.turn_id.is_zero() && e.cause.command_id.is_some()),
-        "S56"
-    );
-}
-
-#[test]
-fn r65_a_control_waits_for_a_starting_prompt_in_vain() {
-    let mut scene = prompt_starting();
-    let mut reserve = scene.sim.prepared(Execution::Control);
-    assert_eq!(scene.sim.reserve(reserve.clone()), Answer::WaitForHandle);
-    reserve.waited = true;
-    assert_eq!(
-        code(&scene.sim.reserve(reserve.clone())),
-        "session_busy",
-        "the bound passed"
-    );
-    let trap = CallError::Trap("x".into());
-    scene.sim.started(scene.runner.unwrap(), Err(trap));
-    assert_eq!(
-        scene.sim.effect(|e| *e == Effect::RetryWaiting),
-        2,
-        "waiters are told of the failure"
-    );
-    assert_eq!(
-        code(&scene.sim.reserve(reserve)),
-        "session_busy",
-        "startup failed"
-    );
-    assert_eq!(scene.sim.invokes(), 0);
-}
-
-#[test]
-fn r66_i10_a_late_reply_is_in_history_before_the_terminal() {
-    let mut scene = turn_running();
-    let runner = scene.runner.unwrap();
-    let (command, control) = scene.sim.control();
-    scene.sim.done(runner, Ok(Outcome::default()));
-    assert_eq!((scene.sim.count("TurnDone"), scene.sim.free), (0, 0));
-    scene.sim.invoked_with(control, completed(), &["late"]);
-    let names = scene.sim.names_since(0);
-    let at = |name: &str| names.iter().rposition(|n| *n == name).unwrap();
-    assert!(at("StepDone") < at("NativeOperationResolved"));
-    assert!(at("NativeOperationResolved") < at("TurnDone"));
-    assert_eq!(scene.sim.outcome(command).0, "completed");
-    assert_eq!(scene.sim.history(), ["work", "late"]);
-    assert_eq!(scene.sim.free, 1);
-}
-
-#[test]
-fn r67_stop_signals_controls_then_activities_then_the_run_then_gates() {
-    let mut scene = turn_running();
-    let runner = scene.runner.unwrap();
-    let (_, control) = scene.sim.control();
-    scene.sim.feed(Input::ActivityBegan {
-        id: 1,
-        label: "watch".into(),
-    });
-    scene.sim.ask(runner, crate::support::form());
-    let before = scene.sim.effects.len();
-    scene.sim.interrupt();
-    let order: Vec<_> = scene.sim.effects[before..]
-        .iter()
-        .filter_map(|e| match e {
-            Effect::Abort { invocation, reason } => {
-                assert_eq!(*reason, AbortReason::UserStop);
-                Some(if *invocation == control {
-                    "control"
-                } else {
-                    "run"
-                })
-            }
-            Effect::AbortActivities => Some("activities"),
-            Effect::AnswerGate { .. } => Some("gate"),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(order, ["control", "activities", "run", "gate"]);
-}
-
-#[test]
-fn r67_queued_prompts_stay_through_a_stop() {
-    let mut scene = turn_running();
-    let (a, b) = (scene.sim.prompt("a"), scene.sim.prompt("b"));
-    scene.sim.interrupt();
-    let queue = |sim: &Sim| {
-        sim.session
-            .state
-            .queued_inputs()
-            .iter()
-            .map(|q| q.command_id)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(queue(&scene.sim), [a, b], "visible, in order");
-    assert_eq!(scene.sim.retract(a), Answer::Bool(true), "and retractable");
-    scene.sim.done(scene.runner.unwrap(), stopped());
-    assert_eq!(scene.sim.ledger.resolution(b), Some("TurnStarted"));
-}
-
-#[test]
-fn r69_a_client_that_leaves_aborts_its_request_alone() {
-    let mut scene = turn_running();
-    let (command, control) = scene.sim.control();
-    scene.sim.feed(Input::CallerGone(command));
-    assert!(scene.sim.is_aborted(control));
-    assert!(!scene.sim.is_aborted(scene.runner.unwrap()));
-    scene.sim.invoked(control, stopped());
-    assert_eq!(scene.sim.outcome(command).0, "cancelled");
-    scene
-        .sim
-        .done(scene.runner.unwrap(), Ok(Outcome::default()));
-    let mut sim = idle().sim;
-    let (command, exclusive) = sim.exclusive();
-    sim.feed(Input::CallerGone(command));
-    sim.invoked(exclusive, stopped());
-    assert!(matches!(
-        sim.last("TurnInterrupted"),
-        EventBody::TurnInterrupted {
-            reason: InterruptReason::CallerGone,
-            ..
-        }
-    ));
-    assert_eq!(sim.status(), Status::Cancelled);
-}
-
-#[test]
-fn r69_the_first_reason_of_an_abort_stays() {
-    let mut sim = idle().sim;
-    let (command, exclusive) = sim.exclusive();
-    sim.feed(Input::CallerGone(command));
-    sim.interrupt();
-    sim.invoked(exclusive, stopped());
-    assert!(matches!(
-        sim.last("TurnInterrupted"),
-        EventBody::TurnInterrupted {
-            reason: InterruptReason::CallerGone,
-            ..
-        }
-    ));
-}
-
-#[test]
-fn r70_a_completed_outcome_stands_after_an_abort() {
-    for execution in [Execution::Control, Execution::Exclusive] {
-        let mut sim = idle().sim;
-        let (command, invocation) = sim.operation(execution);
-        sim.interrupt();
-        sim.invoked(invocation, Ok(Invoked::Completed(with_patch("plan"))));
-        assert_eq!(sim.outcome(command).0, "completed");
-        assert_eq!(
-            stored_mode(&sim),
-            Some(&ParamValue::Text("plan".into())),
-            "params are saved"
-        );
-    }
-}
-
-#[test]
-fn r70_abort_before_invoke_is_cancelled() {
-    for execution in [Execution::Control, Execution::Exclusive] {
-        let mut sim = idle().sim;
-        let (command, invocation) = sim.operation(execution);
-        sim.feed(Input::CallerGone(command));
-        sim.invoked(invocation, stopped());
-        assert_eq!(sim.outcome(command), ("cancelled".into(), None));
-        assert_eq!((sim.status(), sim.free), (Status::Cancelled, 1));
-    }
-}
-
-#[test]
-fn r71_everything_is_released_on_every_failure_before_acceptance() {
-    let failures: [fn() -> CallError; 4] = [
-        || CallError::Trap("x".into()),
-        || CallError::Timeout("x".into()),
-        || CallError::Lost("x".into()),
-        || CallError::Violation("x".into()),
-    ];
-    for failure in failures {
-        for abort in [false, true] {
-            let mut scene = prompt_starting();
-            if abort {
-                scene.sim.interrupt();
-            }
-            scene.sim.started(scene.runner.unwrap(), Err(failure()));
-            let expected = if abort {
-                Status::Cancelled
-            } else {
-                Status::Failed
-            };
-            assert_eq!(
-                scene.sim.status(),
-                expected,
-                "{:?} abort={abort}",
-                failure()
-            );
-            assert!(scene.sim.session.live.is_quiet());
-            assert_eq!(scene.sim.free, 1);
-        }
-    }
-}
-
-#[test]
-fn r72_a_completion_whose_owner_is_gone_changes_nothing() {
-    let mut sim = idle().sim;
-    let (_, first) = sim.exclusive();
-    sim.invoked(first, completed());
-    let (_, second) = sim.running();
-    let before = (sim.session.clone(), sim.mark());
-    let message = sim.message("late");
-    sim.feed(Input::Step {
-        invocation: first,
-        messages: vec![message],
-    });
-    sim.feed(Input::Bind {
-        invocation: first,
-        native_session_id: "old".into(),
-    });
-    sim.invoked(first, Ok(Invoked::Completed(with_patch("plan"))));
-    sim.done(first, Ok(with_patch("plan")));
-    sim.started(first, Ok(patch("plan")));
-    assert_eq!((sim.session.clone(), sim.mark()), before);
-    assert_eq!(sim.runner(), second);
 }
 
 #[test]
@@ -637,16 +325,4 @@ fn r49_i4_hooks_fire_once_an_accepted_operation() {
     sim.invoked(second, Ok(Invoked::Started(Params::new())));
     sim.done(second, Ok(Outcome::default()));
     assert_eq!(hooks(&sim), [true, false]);
-}
-
-#[test]
-fn s53_step_6_a_state_that_moved_on_is_read_again() {
-    let mut sim = idle().sim;
-    let mut reserve = sim.prepared(Execution::Control);
-    reserve.state_epoch = Some(sim.session.live.state_epoch);
-    sim.feed(Input::StateChanged);
-    assert_eq!(sim.reserve(reserve.clone()), Answer::Reread);
-    assert_eq!(sim.invokes(), 0);
-    reserve.state_epoch = Some(sim.session.live.state_epoch);
-    assert!(matches!(sim.reserve(reserve), Answer::Reserved(_)));
 }

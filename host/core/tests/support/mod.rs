@@ -6,9 +6,10 @@
 
 mod ledger;
 mod script;
+mod values;
 
 pub(crate) use ledger::Ledger;
-pub(crate) use script::*;
+pub(crate) use values::*;
 
 use harness_core::codec;
 use harness_core::event::{Event, EventBody};

@@ -3,11 +3,11 @@
 use super::{Resolved, Sim};
 use harness_core::content::{Block, Message, Part, Role};
 use harness_core::event::{Event, EventBody};
-use harness_core::gate::{ApprovalRequest, Choice, GateAsk, GateReply, Question, QuestionForm};
+use harness_core::gate::{GateAsk, GateReply};
 use harness_core::ids::{CommandId, GateId, MessageId, RunId};
 use harness_core::operation::{Execution, Operation};
 use harness_core::provider::{
-    CallError, ChannelError, NativeTurn, Outcome, ParamValue, Params, Refusal, TurnStart,
+    CallError, ChannelError, NativeTurn, Outcome, ParamValue, Params, TurnStart,
 };
 use harness_core::refusal::Refused;
 use harness_core::session::{
@@ -15,75 +15,6 @@ use harness_core::session::{
 };
 use harness_core::view::Status;
 use uuid::Uuid;
-
-/// The refusal's code of an answer; `""` when it is none.
-pub(crate) fn code(answer: &Answer) -> &'static str {
-    match answer {
-        Answer::Refused(refused) => refused.code(),
-        _ => "",
-    }
-}
-
-/// A patch of the one declared parameter.
-pub(crate) fn patch(mode: &str) -> Params {
-    [("mode".to_owned(), ParamValue::Text(mode.into()))].into()
-}
-
-pub(crate) fn outcome(message: &str) -> Outcome {
-    Outcome {
-        message: Some(message.into()),
-        params: Params::new(),
-    }
-}
-
-pub(crate) fn completed() -> Result<Invoked, CallError> {
-    Ok(Invoked::Completed(Outcome::default()))
-}
-
-pub(crate) fn refused<T>(refusal: Refusal) -> Result<T, CallError> {
-    Err(CallError::Refused(refusal))
-}
-
-/// What a component answers that heeds its abort.
-pub(crate) fn stopped<T>() -> Result<T, CallError> {
-    refused(Refusal::Cancelled)
-}
-
-pub(crate) fn permission(rules: &[&str]) -> GateAsk {
-    GateAsk::Permission(ApprovalRequest {
-        title: "Run ls".into(),
-        tool_name: "shell".into(),
-        tool_input: "{}".into(),
-        tool_use_id: "call-1".into(),
-        rules: rules.iter().map(|&r| r.into()).collect(),
-    })
-}
-
-/// A question with two choices and a secret one with free text.
-pub(crate) fn form() -> GateAsk {
-    let choice = |v: &str| Choice {
-        value: v.into(),
-        label: v.into(),
-        description: None,
-    };
-    let question = |id: &str, choices, secret| Question {
-        id: id.into(),
-        label: id.into(),
-        description: None,
-        choices,
-        multiple: false,
-        custom: false,
-        secret,
-    };
-    GateAsk::AskUser(QuestionForm {
-        id: "form-1".into(),
-        title: "Which".into(),
-        questions: vec![
-            question("way", vec![choice("left"), choice("right")], false),
-            question("key", Vec::new(), true),
-        ],
-    })
-}
 
 impl Sim {
     pub(crate) fn origin(&mut self) -> Origin {
@@ -408,6 +339,11 @@ impl Sim {
         };
         let active = self.session.state.active_loop;
         self.session.history.of(active).iter().map(text).collect()
+    }
+
+    /// The stored value of the one declared parameter.
+    pub(crate) fn mode(&self) -> Option<&ParamValue> {
+        self.session.state.params.get("mode")
     }
 
     pub(crate) fn run_id(&self) -> Option<RunId> {
