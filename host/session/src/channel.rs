@@ -9,7 +9,6 @@ use crate::signals::Signals;
 use harness_core::abort::{AbortHandle, AbortSignal};
 use harness_core::content::{Message, NewMessage, Part, Role, Usage};
 use harness_core::gate::{ApprovalDecision, ApprovalRequest, FormAnswer, GateAsk, QuestionForm};
-use harness_core::ids::GateId;
 use harness_core::provider::{
     BoxFuture, Channel, ChannelError, OperationContext, PromptInput, WriterId,
 };
@@ -75,16 +74,11 @@ impl RunChannel {
             .await?;
         match asked {
             Asked::Decided(value) => Ok(value),
-            Asked::Open { gate_id, answer } => {
-                let mut guard = Waiting {
-                    gate_id,
-                    signals: &self.signals,
-                    armed: true,
-                };
+            Asked::Open { answer, guard } => {
                 let value = answer
                     .await
                     .unwrap_or(GateValue::Rejected(ChannelError::Closed));
-                guard.armed = false;
+                guard.disarm();
                 Ok(value)
             }
         }
@@ -104,23 +98,6 @@ impl RunChannel {
             .collect();
         // A store that cannot tell has not remembered: a person is asked.
         self.deps.catalog.rules_stored(rules).await.unwrap_or(false)
-    }
-}
-
-/// Withdraws the gate of a call that is dropped before its answer.
-struct Waiting<'a> {
-    gate_id: GateId,
-    signals: &'a Signals,
-    armed: bool,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.signals.mark(|m| {
-                m.unasked.insert(self.gate_id);
-            });
-        }
     }
 }
 

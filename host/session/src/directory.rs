@@ -52,6 +52,11 @@ impl Directory {
         });
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
     /// All live sessions.
     pub(crate) fn all(&self) -> Vec<Arc<Handle>> {
         self.live

@@ -6,11 +6,15 @@
 use crate::actor::Msg;
 use arc_swap::ArcSwap;
 use harness_core::ids::{HarnessId, LoopId, RunId};
-use harness_core::provider::{DiscoveryContext, Instance, OperationContext, Params, Workspace};
+use harness_core::provider::{
+    CallError, DiscoveryContext, Instance, OperationContext, Params, Workspace,
+};
 use harness_core::refusal::Refused;
 use harness_core::view::{SessionView, Status};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 /// State of an actor as others see it.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +27,64 @@ pub(crate) enum Readiness {
     Failed(Box<Refused>),
 }
 
+/// Counts the requests that use a session's instance outside its actor: discovery, preparation.
+pub(crate) struct Uses {
+    in_flight: AtomicUsize,
+    // A std mutex: held for a copy.
+    last: Mutex<Instant>,
+}
+
+impl Default for Uses {
+    fn default() -> Self {
+        Self {
+            in_flight: AtomicUsize::new(0),
+            last: Mutex::new(Instant::now()),
+        }
+    }
+}
+
+impl Uses {
+    /// Requests that use the instance now.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst)
+    }
+
+    /// When the last of them ended.
+    pub(crate) fn last(&self) -> Instant {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An instance on loan to a request; while it is, the instance is not idle (N5).
+pub(crate) struct Lent {
+    instance: Arc<dyn Instance>,
+    _in_use: InUse,
+}
+
+impl std::ops::Deref for Lent {
+    type Target = Arc<dyn Instance>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.instance
+    }
+}
+
+struct InUse(Arc<Uses>);
+
+impl InUse {
+    fn begin(uses: &Arc<Uses>) -> Self {
+        uses.in_flight.fetch_add(1, Ordering::SeqCst);
+        Self(uses.clone())
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// A session's mailbox and what it published.
 pub(crate) struct Handle {
     pub(crate) ordinary: mpsc::Sender<Msg>,
@@ -31,6 +93,7 @@ pub(crate) struct Handle {
     /// Set before the session is ready.
     pub(crate) published: Arc<OnceLock<Arc<ArcSwap<Published>>>>,
     pub(crate) readiness: watch::Receiver<Readiness>,
+    pub(crate) uses: Arc<Uses>,
 }
 
 /// What an actor publishes after each decision.
@@ -152,24 +215,29 @@ impl Handle {
     }
 
     /// The loop's instance, opened when there is none.
-    pub(crate) async fn instance(
-        &self,
-    ) -> Result<Arc<dyn Instance>, harness_core::provider::CallError> {
+    pub(crate) async fn instance(&self) -> Result<Lent, CallError> {
+        // Counted first: the actor hides an instance before it looks whether anybody uses it.
+        let in_use = InUse::begin(&self.uses);
         let known = self
             .published()
             .ok()
             .and_then(|p| p.instance.clone())
             .filter(|i| i.is_live());
-        if let Some(instance) = known {
-            return Ok(instance);
-        }
-        self.call(|reply| Msg::NeedInstance { reply })
-            .await
-            .unwrap_or_else(|_| {
-                Err(harness_core::provider::CallError::Unavailable {
-                    reason: "the session ended".into(),
-                    loading: false,
-                })
-            })
+        let instance = match known {
+            Some(instance) => instance,
+            None => self
+                .call(|reply| Msg::NeedInstance { reply })
+                .await
+                .unwrap_or_else(|_| {
+                    Err(CallError::Unavailable {
+                        reason: "the session ended".into(),
+                        loading: false,
+                    })
+                })?,
+        };
+        Ok(Lent {
+            instance,
+            _in_use: in_use,
+        })
     }
 }

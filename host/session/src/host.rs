@@ -22,7 +22,7 @@ use harness_core::content::Message;
 use harness_core::gate::{Gate, GateAsk, GateReply};
 use harness_core::ids::{CommandId, HarnessId, LoopId, ProjectId, Seq, SessionId};
 use harness_core::operation::CommandState;
-use harness_core::provider::Harnesses;
+use harness_core::provider::{Harness, Harnesses, ProviderState};
 use harness_core::refusal::Refused;
 use harness_core::session::{Answer, Input, Origin, check_model, effective_params, merge_params};
 use harness_core::view::{OperationResult, QueuedInput, SessionView, Snapshot};
@@ -284,10 +284,25 @@ impl Host {
     /// Why not.
     pub fn ready(&self) -> Result<(), String> {
         if self.inner.closing.load(Ordering::Acquire) {
-            Err("the host is shutting down".into())
-        } else {
-            Ok(())
+            return Err("the host is shutting down".into());
         }
+        let loading = |h: &Arc<dyn Harness>| h.status().state == ProviderState::Loading;
+        match self.deps().harnesses.list().into_iter().find(loading) {
+            Some(harness) => Err(format!("the provider `{}` is still loading", harness.id())),
+            None => Ok(()),
+        }
+    }
+
+    /// Execution slots free now, for metrics.
+    #[must_use]
+    pub fn free_slots(&self) -> usize {
+        self.deps().slots.free()
+    }
+
+    /// Sessions that are not parked, for metrics.
+    #[must_use]
+    pub fn live_sessions(&self) -> usize {
+        self.deps().directory.len()
     }
 
     pub(crate) fn admit(&self) -> Result<(), Refused> {

@@ -83,23 +83,6 @@ impl Pace {
     }
 }
 
-/// Takes an announcement back when its call is dropped.
-struct Announced<'a> {
-    id: LinkId,
-    signals: &'a Signals,
-    armed: bool,
-}
-
-impl Drop for Announced<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.signals.mark(|m| {
-                m.unannounced.insert(self.id);
-            });
-        }
-    }
-}
-
 impl InstanceHost for SessionLink {
     fn context(&self) -> DiscoveryContext {
         self.published.load().discovery_context()
@@ -118,14 +101,9 @@ impl InstanceHost for SessionLink {
                 .send(Msg::Announce { turn, reply })
                 .await
                 .map_err(|_| ChannelError::Closed)?;
-            let (id, decided) = answer.await.unwrap_or(Err(ChannelError::Closed))?;
-            let mut guard = Announced {
-                id,
-                signals: &self.signals,
-                armed: true,
-            };
+            let (decided, guard) = answer.await.unwrap_or(Err(ChannelError::Closed))?;
             let result = decided.await.unwrap_or(Err(ChannelError::Closed));
-            guard.armed = false;
+            guard.disarm();
             result
         })
     }
@@ -149,11 +127,14 @@ impl InstanceHost for SessionLink {
     fn begin_activity(&self, label: String) -> Result<Box<dyn Activity>, ChannelError> {
         let (id, abort) = self.signals.begin_activity(label)?;
         let life = self.deps.config.activity_life;
-        let expiry = abort.clone();
-        // N5: an activity that outlives its bound is asked to end.
+        let (expiry, drain, mailbox) =
+            (abort.clone(), self.deps.config.drain, self.mailbox.clone());
+        // N5: an activity that outlives its bound is asked to end, and made to if it does not.
         let timer = tokio::spawn(async move {
             tokio::time::sleep(life).await;
             expiry.abort(AbortReason::Deadline);
+            tokio::time::sleep(drain).await;
+            let _ = mailbox.send(Msg::DrainExpired(vec![id])).await;
         });
         Ok(Box::new(OpenActivity {
             id,

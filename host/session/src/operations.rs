@@ -149,10 +149,14 @@ async fn prepare_and_reserve(
             None => {
                 let operation = attempt.request.operation.clone();
                 let context = seen.operation_context();
-                instance
+                let ready = instance
                     .prepare(context, operation, attempt.gone.clone())
-                    .await
-                    .map_err(before_reserve)?
+                    .await;
+                // A swap ends the instance under a preparation: the swap is the reason to tell.
+                if ready.is_err() && handle.published()?.harness != seen.harness {
+                    return Err(Refused::HarnessChanged { result: None });
+                }
+                ready.map_err(before_reserve)?
             }
         };
         *execution = Some(ready.execution);

@@ -10,13 +10,57 @@ use harness_core::ids::GateId;
 use harness_core::provider::{ChannelError, WriterId};
 use harness_core::session::{InvocationId, LinkId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Activities an instance may hold open (N5).
 const MAX_ACTIVITIES: usize = 8;
 /// Withdrawals remembered between two looks of the actor; more open gates cannot be.
 const MAX_WITHDRAWALS: usize = 256;
+
+/// What a provider's call waits for until it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// A gate.
+    Gate(GateId),
+    /// An announcement.
+    Announcement(LinkId),
+}
+
+/// Takes back what a call waited for when the call is dropped, be it before the call even learned
+/// what it waits for (N17).
+pub(crate) struct Guard {
+    signals: Arc<Signals>,
+    pending: Option<Pending>,
+}
+
+impl Guard {
+    pub(crate) fn new(signals: Arc<Signals>, pending: Pending) -> Self {
+        Self {
+            signals,
+            pending: Some(pending),
+        }
+    }
+
+    /// It was answered.
+    pub(crate) fn disarm(mut self) {
+        self.pending = None;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        match self.pending {
+            Some(Pending::Gate(id)) => self.signals.mark(|m| {
+                m.unasked.insert(id);
+            }),
+            Some(Pending::Announcement(id)) => self.signals.mark(|m| {
+                m.unannounced.insert(id);
+            }),
+            None => {}
+        }
+    }
+}
 
 /// The board of one session.
 #[derive(Default)]
@@ -111,17 +155,18 @@ impl Signals {
         });
     }
 
-    /// Fires the signal of every open activity.
-    pub(crate) fn abort_activities(&self, reason: AbortReason) {
-        let handles: Vec<_> = self
+    /// Fires the signal of every open activity, and tells which these are.
+    pub(crate) fn abort_activities(&self, reason: AbortReason) -> Vec<LinkId> {
+        let open: Vec<_> = self
             .marks()
             .activities
-            .values()
-            .map(|(_, abort)| abort.clone())
+            .iter()
+            .map(|(id, (_, abort))| (*id, abort.clone()))
             .collect();
-        for abort in handles {
+        for (_, abort) in &open {
             abort.abort(reason);
         }
+        open.into_iter().map(|(id, _)| id).collect()
     }
 
     /// Open activities with their labels.

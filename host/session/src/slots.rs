@@ -57,7 +57,6 @@ impl Slots {
     }
 
     /// Slots free now.
-    #[cfg(test)]
     pub(crate) fn free(&self) -> usize {
         self.free.available_permits()
     }

@@ -81,7 +81,8 @@ impl Subscription {
         let tip = feed.tip;
         let (snapshot, replay, last) = match start {
             Start::Now => (Some(Box::new(snapshot)), None, tip),
-            Start::After(seq) => (None, (seq < tip).then_some(seq + 1), seq),
+            // A sequence from elsewhere, beyond the tip, hides nothing that follows.
+            Start::After(seq) => (None, (seq < tip).then_some(seq + 1), seq.min(tip)),
         };
         Self {
             id,

@@ -3,6 +3,7 @@
 
 use super::{Actor, Announced, Asked, Msg, Reply, ReserveCall, Reserved, Returned};
 use crate::channel::RunChannel;
+use crate::signals::{Guard, Pending};
 use harness_core::abort::{AbortHandle, AbortReason};
 use harness_core::content::Message;
 use harness_core::gate::GateAsk;
@@ -149,7 +150,14 @@ impl Actor {
         self.need_instance(reply);
         let mailbox = self.mailbox.clone();
         tokio::spawn(async move {
-            let result = match opened.await.unwrap_or_else(|_| Err(gone())) {
+            let abort = channel.abort();
+            let opened = tokio::select! {
+                biased;
+                // Stopped while its instance was opened: it is not called (R70).
+                _ = abort.aborted() => Err(CallError::Refused(Refusal::Cancelled)),
+                opened = opened => opened.unwrap_or_else(|_| Err(gone())),
+            };
+            let result = match opened {
                 Ok(instance) => {
                     let _ = mailbox
                         .send(Msg::Ran {
@@ -359,13 +367,8 @@ impl Actor {
             Answer::Asked(gate_id) => {
                 let (sender, answer) = oneshot::channel();
                 self.gates.insert(gate_id, sender);
-                if let Err(Ok(Asked::Open { .. })) = reply.send(Ok(Asked::Open { gate_id, answer }))
-                {
-                    // The call was dropped before it learned its gate.
-                    self.gates.remove(&gate_id);
-                    self.feed(Input::Unasked(gate_id), None).await;
-                }
-                return;
+                let guard = Guard::new(self.signals.clone(), Pending::Gate(gate_id));
+                Ok(Asked::Open { answer, guard })
             }
             Answer::Approved(decision) => Ok(Asked::Decided(GateValue::Approval(decision))),
             Answer::Channel(error) => Err(error),
@@ -383,7 +386,10 @@ impl Actor {
         let (sender, decided) = oneshot::channel();
         self.announcements.insert(id, sender);
         let result = match self.feed(Input::Announce { id, turn }, None).await {
-            Answer::Accepted => Ok((id, decided)),
+            Answer::Accepted => {
+                let pending = Pending::Announcement(id);
+                Ok((decided, Guard::new(self.signals.clone(), pending)))
+            }
             Answer::Channel(error) => {
                 self.announcements.remove(&id);
                 Err(error)
@@ -395,10 +401,7 @@ impl Actor {
                 ))
             }
         };
-        if reply.send(result).is_err() {
-            self.announcements.remove(&id);
-            self.feed(Input::Unannounce(id), None).await;
-        }
+        let _ = reply.send(result);
     }
 
     pub(super) fn history(

@@ -50,23 +50,27 @@ impl Actor {
                 }
             }
             Effect::AbortActivities => {
-                self.signals.abort_activities(AbortReason::UserStop);
+                let aborted = self.signals.abort_activities(AbortReason::UserStop);
                 let (mailbox, drain) = (self.mailbox.clone(), self.deps.config.drain);
                 tokio::spawn(async move {
                     tokio::time::sleep(drain).await;
-                    let _ = mailbox.send(Msg::DrainExpired).await;
+                    let _ = mailbox.send(Msg::DrainExpired(aborted)).await;
                 });
             }
             Effect::Publish(event) => self.publish_ephemeral(&event),
-            Effect::TakeSlot => self.slot = self.offered.take(),
-            Effect::OverdrawSlot => self.slot = Some(self.deps.slots.overdraw()),
+            Effect::TakeSlot => {
+                self.slot = self.offered.take();
+                self.forget_wish();
+            }
+            Effect::OverdrawSlot => {
+                self.slot = Some(self.deps.slots.overdraw());
+                self.forget_wish();
+            }
             Effect::WaitForSlot => self.wait_for_slot(),
             Effect::ReleaseSlot => {
                 self.slot = None;
                 self.offered = None;
-                if let Some(wait) = self.slot_wait.take() {
-                    wait.abort();
-                }
+                self.forget_wish();
             }
             Effect::RetryWaiting => self.retry_due = true,
             Effect::Stopped => {
@@ -98,7 +102,14 @@ impl Actor {
         }
     }
 
-    fn wait_for_slot(&mut self) {
+    /// A slot granted meanwhile comes as a message all the same, and goes back.
+    fn forget_wish(&mut self) {
+        if let Some(wait) = self.slot_wait.take() {
+            wait.abort();
+        }
+    }
+
+    pub(super) fn wait_for_slot(&mut self) {
         let (slots, mailbox) = (self.deps.slots.clone(), self.mailbox.clone());
         self.slot_wait = Some(tokio::spawn(async move {
             if let Some(slot) = slots.take().await {
@@ -178,10 +189,16 @@ impl Actor {
         if self.session.live.closing
             && self.session.live.owner.is_none()
             && self.session.live.stop.is_none()
+            && !self.closes.is_empty()
         {
-            for close in std::mem::take(&mut self.closes) {
-                let _ = close.send(());
-            }
+            let closes = std::mem::take(&mut self.closes);
+            let ended = self.dispose_current(AbortReason::Shutdown);
+            tokio::spawn(async move {
+                ended.await;
+                for close in closes {
+                    let _ = close.send(());
+                }
+            });
         }
     }
 }

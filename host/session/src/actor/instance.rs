@@ -4,6 +4,8 @@ use super::{Actor, Msg};
 use crate::link::SessionLink;
 use harness_core::abort::AbortReason;
 use harness_core::provider::{CallError, Instance, InstanceScope};
+use harness_core::session::LinkId;
+use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -19,6 +21,24 @@ pub(super) struct InstanceSlot {
     generation: u64,
     /// Instances of an earlier harness that still finish their calls.
     retired: Vec<Arc<dyn Instance>>,
+    /// Instances that are being disposed of; the next one waits for their end (N3).
+    leaving: Vec<Arc<dyn Instance>>,
+}
+
+impl Drop for InstanceSlot {
+    /// The actor is gone, by a panic too: nobody else would end what it ran.
+    fn drop(&mut self) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            for instance in self
+                .current
+                .take()
+                .into_iter()
+                .chain(self.retired.drain(..))
+            {
+                runtime.spawn(instance.dispose(AbortReason::OwnerStopped));
+            }
+        }
+    }
 }
 
 impl InstanceSlot {
@@ -45,7 +65,8 @@ impl Actor {
         }
         self.instance.generation += 1;
         let generation = self.instance.generation;
-        let old = self.instance.current.take();
+        let mut old = std::mem::take(&mut self.instance.leaving);
+        old.extend(self.instance.current.take());
         let state = &self.session.state;
         let harness_id = state
             .active_loop()
@@ -65,7 +86,7 @@ impl Actor {
         let mailbox = self.mailbox.clone();
         tokio::spawn(async move {
             // N3: the next instance starts only when the old one's processes are reaped.
-            if let Some(old) = old {
+            for old in old {
                 old.ended().await;
             }
             let result = match harness {
@@ -114,35 +135,57 @@ impl Actor {
     pub(super) fn dispose_retired(&mut self) {
         if self.runs.is_empty() {
             for instance in std::mem::take(&mut self.instance.retired) {
+                self.instance.leaving.push(instance.clone());
                 tokio::spawn(instance.dispose(AbortReason::Superseded));
             }
         }
     }
 
+    /// Drops an instance that nobody uses. One that a request took up meanwhile stays.
     pub(super) fn drop_idle_instance(&mut self) {
-        self.dirty = true;
-        if let Some(instance) = self.instance.current.take() {
+        let Some(instance) = self.instance.current.take() else {
+            return;
+        };
+        // Hidden first, counted then: a request counts itself before it looks.
+        self.publish();
+        if self.uses.in_flight() == 0 {
+            self.instance.leaving.push(instance.clone());
             tokio::spawn(instance.dispose(AbortReason::Idle));
+        } else {
+            self.instance.current = Some(instance);
+            self.publish();
         }
     }
 
-    /// Ends the instance now and waits for it.
-    pub(super) async fn end_instance(&mut self, reason: AbortReason) {
+    /// Begins to end the instance; what is returned waits for its end.
+    pub(super) fn dispose_current(
+        &mut self,
+        reason: AbortReason,
+    ) -> impl Future<Output = ()> + Send + use<> {
         self.dirty = true;
-        if let Some(instance) = self.instance.current.take() {
-            instance.dispose(reason).await;
+        let current = self.instance.current.take();
+        self.instance.leaving.extend(current.clone());
+        let ending = current.map(|instance| tokio::spawn(instance.dispose(reason)));
+        async move {
+            if let Some(ending) = ending {
+                let _ = ending.await;
+            }
         }
     }
 
-    /// Activities ignored their abort: the instance is consumed (N13, W5).
-    pub(super) async fn drain_expired(&mut self) {
-        if self.session.live.activities.is_empty() {
+    /// Activities that ignored their abort: the instance is consumed (N13, W5). Later activities
+    /// are none of this abort's business.
+    pub(super) fn drain_expired(&mut self, aborted: &[LinkId]) {
+        let open = &self.session.live.activities;
+        if !aborted.iter().any(|id| open.contains_key(id)) {
             return;
         }
         tracing::warn!(session = %self.id, "activities ignored their abort; the instance is ended");
-        self.end_instance(AbortReason::UserStop).await;
-        self.take_signals().await;
-        self.feed(harness_core::session::Input::ActivitiesSettled, None)
-            .await;
+        let ended = self.dispose_current(AbortReason::UserStop);
+        let mailbox = self.mailbox.clone();
+        tokio::spawn(async move {
+            ended.await;
+            let _ = mailbox.send(Msg::Drained).await;
+        });
     }
 }

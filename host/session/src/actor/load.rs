@@ -3,7 +3,7 @@
 use super::Actor;
 use crate::deps::Deps;
 use crate::fanout::Fanout;
-use crate::handle::{Handle, Published};
+use crate::handle::{Handle, Published, Uses};
 use crate::requests::Delivery;
 use crate::signals::Signals;
 use arc_swap::ArcSwap;
@@ -59,6 +59,7 @@ pub(crate) struct Lanes {
     pub(crate) mailbox: mpsc::Sender<super::Msg>,
     pub(crate) published: Arc<OnceLock<Arc<ArcSwap<Published>>>>,
     pub(crate) handle: Weak<Handle>,
+    pub(crate) uses: Arc<Uses>,
 }
 
 /// Reads or begins a session and repairs what a lost process left.
@@ -109,6 +110,7 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
         stops: Vec::new(),
         closes: Vec::new(),
         instance: Default::default(),
+        uses: lanes.uses,
         slot: None,
         offered: None,
         slot_wait: None,
@@ -258,7 +260,10 @@ impl Actor {
     pub(super) async fn park(&mut self) -> bool {
         self.quiet_since = Some(tokio::time::Instant::now());
         self.fanout.sweep();
-        if !self.fanout.is_empty() || !self.ordinary.is_empty() || !self.priority.is_empty() {
+        // The row of a faulted session is behind what its actor knows.
+        let faulted = self.session.live.faulted.is_some();
+        let wanted = !self.fanout.is_empty() || !self.ordinary.is_empty();
+        if faulted || wanted || !self.priority.is_empty() {
             return false;
         }
         let Some(handle) = self.handle.upgrade() else {
@@ -282,10 +287,12 @@ impl Actor {
         {
             return Err(Refused::SessionBusy("the session is live; stop it first"));
         }
-        self.end_instance(AbortReason::OwnerStopped).await;
+        self.dispose_current(AbortReason::OwnerStopped).await;
         match self.deps.journal.delete(self.id).await {
             Ok(()) | Err(JournalError::NotFound { .. }) => {
                 self.deleted = true;
+                // Before the answer: nobody who was told finds it again.
+                self.deps.directory.forget(self.id, &self.handle);
                 Ok(())
             }
             Err(error) => {

@@ -2,11 +2,11 @@
 
 use crate::fanout::Feed;
 use crate::requests::{Delivery, Keyed};
+use crate::signals::Guard;
 use crate::slots::Slot;
 use harness_core::abort::AbortSignal;
 use harness_core::content::{Message, NewMessage, Part, Role};
 use harness_core::gate::GateAsk;
-use harness_core::ids::GateId;
 use harness_core::provider::{
     CallError, ChannelError, Instance, Invocation as Invoked, NativeTurn, Outcome, Prepared,
     Started, WriterId,
@@ -18,8 +18,8 @@ use harness_journal::{IdempotencyScope, StoredResponse};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// An announcement's number, and where its decision comes.
-pub(crate) type Announced = (LinkId, oneshot::Receiver<Result<(), ChannelError>>);
+/// Where an announcement's decision comes; dropping it takes the announcement back.
+pub(crate) type Announced = (oneshot::Receiver<Result<(), ChannelError>>, Guard);
 
 /// An answer to an import that can be refused.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ChannelError>>;
@@ -46,8 +46,8 @@ pub(crate) enum Asked {
     Decided(GateValue),
     /// A gate is open.
     Open {
-        gate_id: GateId,
         answer: oneshot::Receiver<GateValue>,
+        guard: Guard,
     },
 }
 
@@ -160,8 +160,10 @@ pub(crate) enum Msg {
     },
     /// A slot that was waited for.
     SlotGranted(Slot),
-    /// The drain bound of open activities passed.
-    DrainExpired,
+    /// The drain bound of these activities passed.
+    DrainExpired(Vec<LinkId>),
+    /// The instance whose activities ignored their abort is gone.
+    Drained,
     /// The answer of a keyed request, to be kept.
     Answered {
         scope: IdempotencyScope,

@@ -19,13 +19,14 @@ pub(crate) use message::*;
 
 use crate::deps::{Deps, TimeOrdered};
 use crate::fanout::Fanout;
-use crate::handle::{Handle, Published, Readiness};
+use crate::handle::{Handle, Published, Readiness, Uses};
 use crate::requests::{Delivery, Keyed};
 use crate::signals::Signals;
 use crate::slots::Slot;
 use arc_swap::ArcSwap;
 use calls::Run;
 use harness_core::ids::{CommandId, GateId, SessionId};
+use harness_core::operation::Execution;
 use harness_core::provider::{ChannelError, HarnessInfo, Workspace};
 use harness_core::refusal::Refused;
 use harness_core::session::{
@@ -89,6 +90,7 @@ pub(crate) struct Actor {
     stops: Vec<oneshot::Sender<Result<bool, Refused>>>,
     closes: Vec<oneshot::Sender<()>>,
     instance: InstanceSlot,
+    uses: Arc<Uses>,
     slot: Option<Slot>,
     offered: Option<Slot>,
     slot_wait: Option<tokio::task::JoinHandle<()>>,
@@ -114,12 +116,14 @@ impl Actor {
         let (priority_tx, priority) = mpsc::channel(PRIORITY);
         let (ready, readiness) = watch::channel(Readiness::Loading);
         let published = Arc::new(OnceLock::new());
+        let uses = Arc::<Uses>::default();
         let id = source.id();
         let handle = Arc::new(Handle {
             ordinary: ordinary_tx.clone(),
             priority: priority_tx,
             published: published.clone(),
             readiness,
+            uses: uses.clone(),
         });
         let weak = Arc::downgrade(&handle);
         let lanes = load::Lanes {
@@ -128,6 +132,7 @@ impl Actor {
             mailbox: ordinary_tx,
             published,
             handle: weak.clone(),
+            uses,
         };
         tokio::spawn(async move {
             let _forget = Forget {
@@ -150,6 +155,7 @@ impl Actor {
     }
 
     async fn run(mut self) {
+        self.look_whether_quiet();
         loop {
             let wake = self.next_wake();
             // The priority lane is looked at before each ordinary message (S29); the rest is left
@@ -186,6 +192,8 @@ impl Actor {
             if std::mem::take(&mut self.dirty) {
                 self.publish();
             }
+            self.look_whether_quiet();
+            self.answer_closes();
             if self.deleted {
                 return;
             }
@@ -265,7 +273,11 @@ impl Actor {
                 self.slot_wait = None;
                 self.settle().await;
             }
-            Msg::DrainExpired => self.drain_expired().await,
+            Msg::DrainExpired(aborted) => self.drain_expired(&aborted),
+            Msg::Drained => {
+                self.take_signals().await;
+                self.feed(Input::ActivitiesSettled, None).await;
+            }
             Msg::Answered {
                 scope,
                 key,
@@ -281,7 +293,6 @@ impl Actor {
             Msg::Close { reply } => {
                 self.feed(Input::Close, None).await;
                 self.closes.push(reply);
-                self.answer_closes();
             }
         }
     }
@@ -292,33 +303,57 @@ impl Actor {
         input: Input,
         keyed: Option<(IdempotencyScope, Keyed)>,
     ) -> Answer {
-        let decision = self.decide(input);
-        let answer = self.execute(decision, keyed).await;
+        let answer = self.step(input, keyed).await;
         self.settle().await;
         answer
+    }
+
+    /// One decision. The return of a component call comes only once: when it cannot be written
+    /// down, it is taken in again under the fault, which frees owner, slot and caller (S62).
+    async fn step(&mut self, input: Input, keyed: Option<(IdempotencyScope, Keyed)>) -> Answer {
+        let returned = matches!(
+            input,
+            Input::Started { .. } | Input::Invoked { .. } | Input::Done { .. }
+        );
+        let again = (returned && self.session.live.faulted.is_none()).then(|| input.clone());
+        let decision = self.decide(input);
+        match self.execute(decision, keyed).await {
+            Ok(answer) => answer,
+            Err(refused) => {
+                self.own.extend(again);
+                Answer::Refused(Box::new(refused))
+            }
+        }
     }
 
     /// Feeds what the actor owes itself and `Advance`, until nothing changes any more.
     pub(super) async fn settle(&mut self) {
         loop {
-            let input = self.own.pop_front();
-            let last = input.is_none();
-            let decision = self.decide(input.unwrap_or(Input::Advance));
+            if let Some(input) = self.own.pop_front() {
+                self.step(input, None).await;
+                continue;
+            }
+            let decision = self.decide(Input::Advance);
             let idle = decision.records.is_empty()
                 && decision.effects.is_empty()
                 && decision.live == self.session.live;
-            if last && idle {
+            if idle {
                 break;
             }
-            self.execute(decision, None).await;
+            // A failed append has left its fault among what the actor owes itself.
+            let _ = self.execute(decision, None).await;
         }
         // A slot that was offered and not taken goes back to the pool.
         self.offered = None;
+        let live = &self.session.live;
+        if live.waits_for_slot && live.owner.is_none() && self.slot_wait.is_none() {
+            // The slot that was wished for came while an idle control ran: wish again.
+            self.wait_for_slot();
+        }
     }
 
     pub(super) fn decide(&mut self, input: Input) -> Decision {
-        let wants_slot = matches!(input, Input::Advance | Input::Reserve(_));
-        if wants_slot && !self.session.live.slot && self.offered.is_none() {
+        if self.may_take_slot(&input) && self.offered.is_none() {
             self.offered = self.deps.slots.try_take();
         }
         let info: Option<Arc<HarnessInfo>> = self.harness_info();
@@ -334,6 +369,23 @@ impl Actor {
         self.session.decide(input, &mut cx)
     }
 
+    /// Whether a decision over this input may take a slot. Nothing else is offered one, so that
+    /// no other session sees the pool exhausted for the length of an append.
+    fn may_take_slot(&self, input: &Input) -> bool {
+        let (state, live) = (&self.session.state, &self.session.live);
+        if live.slot || live.owner.is_some() || live.stop.is_some() || live.faulted.is_some() {
+            return false;
+        }
+        match input {
+            Input::Advance => {
+                !live.announced.is_empty() || state.loops.values().any(|l| l.next_input().is_some())
+            }
+            Input::Reserve(reserve) => reserve.execution == Execution::Exclusive,
+            Input::Submit { .. } => true,
+            _ => false,
+        }
+    }
+
     fn harness_info(&self) -> Option<Arc<HarnessInfo>> {
         let harness = &self.session.state.active_loop()?.harness;
         self.deps.harnesses.get(harness)?.info()
@@ -343,7 +395,7 @@ impl Actor {
         &mut self,
         decision: Decision,
         keyed: Option<(IdempotencyScope, Keyed)>,
-    ) -> Answer {
+    ) -> Result<Answer, Refused> {
         let Decision {
             records,
             live,
@@ -354,13 +406,17 @@ impl Actor {
         self.dirty |= !records.is_empty() || !effects.is_empty() || live != self.session.live;
         if records.is_empty() {
             self.session.live = live;
-        } else if let Err(refused) = self.append(records, live, refusable, keyed).await {
-            return Answer::Refused(Box::new(refused));
+        } else {
+            self.append(records, live, refusable, keyed).await?;
+        }
+        // Shown before anybody is told, so that who was told reads what follows from it.
+        if std::mem::take(&mut self.dirty) {
+            self.publish();
         }
         for effect in effects {
             self.perform(effect);
         }
-        answer
+        Ok(answer)
     }
 
     /// Takes in what the provider marked without waiting.
@@ -459,6 +515,12 @@ impl Actor {
         };
         if self.instance.is_some() {
             if now >= since + self.deps.config.instance_idle {
+                // Discovery and preparation run outside the actor and count as well (N5).
+                let used = self.uses.last().max(since);
+                if self.uses.in_flight() > 0 || now < used + self.deps.config.instance_idle {
+                    self.quiet_since = Some(if self.uses.in_flight() > 0 { now } else { used });
+                    return false;
+                }
                 self.drop_idle_instance();
                 self.quiet_since = Some(now);
             }
@@ -473,7 +535,11 @@ impl Actor {
         let view = self.session.view();
         let state = &self.session.state;
         let changed = *before.view != view;
-        let same_instance = before.instance.is_some() == self.instance.live().is_some();
+        let instance = self.instance.live();
+        let same_instance = match (&before.instance, &instance) {
+            (Some(shown), Some(now)) => Arc::ptr_eq(shown, now),
+            (shown, now) => shown.is_none() && now.is_none(),
+        };
         let active = state.active_loop();
         let next = Published {
             view: if changed {
@@ -490,7 +556,7 @@ impl Actor {
             run_id: state.run_id,
             stopping: self.session.live.stop.is_some(),
             faulted: self.session.live.faulted.is_some(),
-            instance: self.instance.live(),
+            instance,
             born: self.birth.is_none(),
         };
         let unchanged = !changed
@@ -512,14 +578,21 @@ impl Actor {
             active.is_some_and(|l| l.inbox.iter().find(|w| !w.held).is_some_and(|w| !w.no_fold));
         self.input_waits
             .send_if_modified(|now| std::mem::replace(now, waits) != waits);
-        let quiet =
-            self.session.live.is_quiet() && self.gates.is_empty() && self.waiting.is_empty();
+    }
+
+    /// Notes since when nothing keeps the session live. A prompt that waits for a slot does: a
+    /// parked session has no actor to be granted one.
+    fn look_whether_quiet(&mut self) {
+        let live = &self.session.live;
+        let quiet = live.is_quiet()
+            && !live.waits_for_slot
+            && self.gates.is_empty()
+            && self.waiting.is_empty();
         match (quiet, self.quiet_since) {
             (true, None) => self.quiet_since = Some(Instant::now()),
             (false, Some(_)) => self.quiet_since = None,
             _ => {}
         }
-        self.answer_closes();
     }
 }
 
