@@ -64,7 +64,10 @@ pub(crate) enum Act {
     ActivityBegan,
     ActivityEnded(Pick),
     ActivitiesSettled,
-    SlotFreed,
+    /// Whether the session hears of it at once.
+    SlotFreed {
+        told: bool,
+    },
     SlotTaken,
     StateChanged,
     Ids {
@@ -104,7 +107,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => Just(ActivityBegan),
         1 => pick().prop_map(ActivityEnded),
         1 => Just(ActivitiesSettled),
-        3 => Just(SlotFreed),
+        3 => prop::bool::weighted(0.7).prop_map(|told| SlotFreed { told }),
         2 => Just(SlotTaken),
         1 => Just(StateChanged),
         1 => any::<bool>().prop_map(|broken| Ids { broken }),

@@ -179,6 +179,22 @@ fn n8_a_wanted_turn_waits_for_a_slot() {
 }
 
 #[test]
+fn n8_an_exclusive_that_takes_the_slot_ends_the_wish_for_one() {
+    let mut sim = idle().sim;
+    sim.free = 0;
+    sim.announce(1, "n", Wanted);
+    sim.free = 1;
+    let (_, exclusive) = sim.exclusive();
+    assert_eq!((sim.free, sim.wants_slot), (0, false));
+    sim.invoked(exclusive, completed());
+    assert_eq!(
+        sim.announced(1),
+        Some(&Ok(())),
+        "it goes on with the same slot"
+    );
+}
+
+#[test]
 fn n8_a_withdrawn_wish_gives_the_slot_up() {
     let mut sim = idle().sim;
     sim.free = 0;

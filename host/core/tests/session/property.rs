@@ -313,7 +313,8 @@ impl Life {
             Act::ActivitiesSettled => {
                 sim.feed(Input::ActivitiesSettled);
             }
-            Act::SlotFreed => sim.slot_comes_free(),
+            Act::SlotFreed { told: true } => sim.slot_comes_free(),
+            Act::SlotFreed { told: false } => sim.free += 1,
             Act::SlotTaken => sim.free -= i32::from(sim.free > 0),
             Act::StateChanged => {
                 sim.feed(Input::StateChanged);
