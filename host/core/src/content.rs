@@ -11,6 +11,24 @@ pub const MAX_PART_BYTES: usize = 256 * 1024;
 /// Largest single write to the sink (W3), in bytes.
 pub const MAX_WRITE_BYTES: usize = 1024 * 1024;
 
+/// Parts of one message.
+pub const MAX_PARTS: usize = 4096;
+/// Largest message, in bytes of its stored form: with a step group of others it stays below the
+/// bound of a record (S68).
+pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
+
+/// What the names around a part's text take at most.
+const PART_FRAME: usize = 96;
+
+/// Bytes of JSON that one byte of text becomes at most.
+fn escaped(byte: u8) -> usize {
+    match byte {
+        0..=0x1f => 6,
+        b'"' | b'\\' => 2,
+        _ => 1,
+    }
+}
+
 /// One piece of a person's input (closed union, strict).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
@@ -146,6 +164,32 @@ impl Part {
         }
     }
 
+    /// At most what this part takes in a stored record: a control character becomes six bytes of
+    /// JSON, and the names around the text have their share.
+    #[must_use]
+    pub fn stored_bytes(&self) -> usize {
+        let text = |s: &str| s.bytes().map(escaped).sum::<usize>();
+        PART_FRAME
+            + match self {
+                Self::Text { text: t } | Self::Reasoning { text: t } | Self::Plan { text: t } => {
+                    text(t)
+                }
+                Self::Code { language, text: t } => language.as_deref().map_or(0, text) + text(t),
+                Self::ToolCall {
+                    id,
+                    name,
+                    input_json,
+                } => text(id) + text(name) + text(input_json),
+                Self::ToolResult { id, output, .. } => text(id) + text(output),
+                Self::File {
+                    name,
+                    media_type,
+                    uri,
+                } => text(name) + text(media_type) + text(uri),
+                Self::Notice { text: t, .. } => text(t),
+            }
+    }
+
     /// Extends this part with `more` when both are text, reasoning, plan or results of the same
     /// tool call; gives `more` back otherwise.
     ///
@@ -220,6 +264,14 @@ pub struct Usage {
     /// Size of the context window in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_size: Option<u64>,
+}
+
+impl Message {
+    /// At most what this message takes in a stored record.
+    #[must_use]
+    pub fn stored_bytes(&self) -> usize {
+        256 + self.parts.iter().map(Part::stored_bytes).sum::<usize>()
+    }
 }
 
 /// The parts that a person's blocks become in the conversation.

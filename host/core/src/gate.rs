@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Largest answer string and deny message (R76, S6), in bytes.
 pub const MAX_ANSWER: usize = 16 * 1024;
 
+/// Largest request in its stored form, in bytes: an open gate is one record (S68), and listed whole.
+const MAX_STORED: usize = 2 * 1024 * 1024;
+
 /// What `approve-always` and a person decide over (R77).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -143,6 +146,8 @@ impl GateAsk {
     /// # Errors
     /// A sentence that names the bound.
     pub fn check(&self) -> Result<(), String> {
+        let stored = serde_json::to_vec(self).map_err(|e| e.to_string())?;
+        bound("request as it is stored", stored.len(), MAX_STORED)?;
         let short = |what: &str, s: &str| bound(what, s.len(), 4 * 1024);
         match self {
             Self::Permission(request) => {

@@ -2,9 +2,17 @@
 
 use crate::provider::{HarnessInfo, ModelSpec, ParamSpec, ParamValue, Params};
 
+/// Largest text of a parameter, in bytes.
+const MAX_PARAM: usize = 64 * 1024;
+
 fn fits(spec: &ParamSpec, value: &ParamValue) -> Result<(), String> {
     match (&spec.default, value) {
         (ParamValue::Boolean(_), ParamValue::Boolean(_)) => Ok(()),
+        (ParamValue::Text(_), ParamValue::Text(text)) if text.len() > MAX_PARAM => Err(format!(
+            "param `{}` has {} bytes; the limit is {MAX_PARAM}",
+            spec.id,
+            text.len()
+        )),
         (ParamValue::Text(_), ParamValue::Text(text)) => {
             if spec.choices.is_empty() || spec.choices.iter().any(|c| c.value == *text) {
                 Ok(())

@@ -5,7 +5,8 @@
 //! abnormal end leaves open is cut to its safe prefix (S49).
 
 use crate::content::{
-    MAX_PART_BYTES, MAX_WRITE_BYTES, Message, NewMessage, NoticeLevel, Part, Role,
+    MAX_MESSAGE_BYTES, MAX_PART_BYTES, MAX_PARTS, MAX_WRITE_BYTES, Message, NewMessage,
+    NoticeLevel, Part, Role,
 };
 use crate::event::{DeltaOp, EventBody};
 use crate::ids::{MessageId, TurnId};
@@ -15,19 +16,38 @@ use std::collections::BTreeMap;
 
 /// Messages that may be open at once in one invocation.
 pub(super) const MAX_OPEN: usize = 16;
-/// Parts of one message.
-pub(super) const MAX_PARTS: usize = 4096;
 /// Bytes one invocation may write (engine limit "turn output").
 pub(super) const MAX_OUTPUT: usize = 64 * 1024 * 1024;
 
 /// A refused write.
 pub type SinkError = ChannelError;
 
+/// A message that is being streamed.
+#[derive(Debug)]
+struct Open {
+    message: Message,
+    /// Bytes of its stored form so far.
+    stored: usize,
+}
+
+impl Open {
+    /// Makes sure that the message can be stored with `more` in it.
+    fn grow(&mut self, more: usize) -> Result<(), SinkError> {
+        if self.stored + more > MAX_MESSAGE_BYTES {
+            return Err(ChannelError::Limit(format!(
+                "a message takes {MAX_MESSAGE_BYTES} bytes of the journal at most; finish it and open another"
+            )));
+        }
+        self.stored += more;
+        Ok(())
+    }
+}
+
 /// Open messages of one invocation.
 #[derive(Debug)]
 pub struct Sink {
     turn_id: Option<TurnId>,
-    open: BTreeMap<WriterId, Message>,
+    open: BTreeMap<WriterId, Open>,
     complete: Vec<Message>,
     next: WriterId,
     written: usize,
@@ -126,7 +146,8 @@ impl Sink {
         let writer = self.next;
         self.next += 1;
         let message = self.message(id, role, now);
-        self.open.insert(writer, message);
+        let stored = message.stored_bytes();
+        self.open.insert(writer, Open { message, stored });
         Ok((writer, delta(id, Some(role), 0, DeltaOp::Open, None)))
     }
 
@@ -139,7 +160,9 @@ impl Sink {
             return Err(ChannelError::Closed);
         }
         self.charge(&part)?;
-        let message = self.open.get_mut(&writer).ok_or(ChannelError::Closed)?;
+        let open = self.open.get_mut(&writer).ok_or(ChannelError::Closed)?;
+        open.grow(part.stored_bytes())?;
+        let message = &mut open.message;
         let shown = part.clone();
         let left = match message.parts.last_mut() {
             Some(last) => last.extend(part).err(),
@@ -173,13 +196,16 @@ impl Sink {
         let there = self
             .open
             .get(&writer)
-            .is_some_and(|m| (index as usize) < m.parts.len());
+            .is_some_and(|o| (index as usize) < o.message.parts.len());
         if !there {
             return Err(ChannelError::Closed);
         }
         self.charge(&part)?;
-        let message = self.open.get_mut(&writer).ok_or(ChannelError::Closed)?;
+        let open = self.open.get_mut(&writer).ok_or(ChannelError::Closed)?;
+        open.grow(part.stored_bytes())?;
+        let message = &mut open.message;
         if let Some(slot) = message.parts.get_mut(index as usize) {
+            open.stored -= slot.stored_bytes().min(open.stored);
             slot.clone_from(&part);
         }
         Ok(delta(message.id, None, index, DeltaOp::Replace, Some(part)))
@@ -187,7 +213,7 @@ impl Sink {
 
     /// Completes an open message; `None` when it is closed already.
     pub fn finish(&mut self, writer: WriterId) -> Option<EventBody> {
-        let message = self.open.remove(&writer)?;
+        let Open { message, .. } = self.open.remove(&writer)?;
         let shown = delta(message.id, None, 0, DeltaOp::Finish, None);
         if !message.parts.is_empty() {
             self.complete.push(message);
@@ -207,7 +233,7 @@ impl Sink {
     /// Everything that is left at the end of the invocation. `cut`: it ended abnormally, so an
     /// open message keeps its safe prefix with a notice (S49).
     pub fn close(&mut self, cut: bool) -> Vec<Message> {
-        for (_, mut message) in std::mem::take(&mut self.open) {
+        for (_, Open { mut message, .. }) in std::mem::take(&mut self.open) {
             if cut {
                 message.parts = safe_prefix(message.parts);
                 if !message.parts.is_empty() {

@@ -386,3 +386,30 @@ fn w3_a_request_beyond_its_bounds_opens_no_gate() {
         Answer::Channel(ChannelError::Limit(_))
     ));
 }
+
+#[test]
+fn s68_a_form_that_fits_no_record_opens_no_gate() {
+    let (mut sim, runner) = running();
+    let GateAsk::AskUser(mut form) = form() else {
+        panic!()
+    };
+    form.questions[0].label = "x".repeat(4096);
+    let question = form.questions[0].clone();
+    form.questions = vec![question.clone(); 64];
+    for question in &mut form.questions {
+        let mut choice = question.choices[0].clone();
+        choice.description = Some("x".repeat(4096));
+        question.choices = vec![choice; 256];
+    }
+    let ask = GateAsk::AskUser(form);
+    let input = Input::Ask {
+        invocation: runner,
+        ask,
+        stored_rules: false,
+    };
+    assert!(matches!(
+        sim.feed(input),
+        Answer::Channel(ChannelError::Limit(_))
+    ));
+    assert!(sim.session.live.faulted.is_none());
+}

@@ -3,11 +3,11 @@
 use crate::scenes::{idle, queued, turn_running};
 use crate::support::{Sim, code, stopped};
 use harness_core::command::Agency;
-use harness_core::content::Block;
+use harness_core::content::{Block, NewMessage, Part, Role};
 use harness_core::event::{CancelReason, EventBody, RejectReason};
-use harness_core::ids::{CommandId, LoopId};
+use harness_core::ids::{CommandId, LoopId, MessageId};
 use harness_core::provider::{CallError, Outcome, Params};
-use harness_core::session::{Answer, Effect, Input};
+use harness_core::session::{Answer, Effect, Input, Sink};
 use harness_core::view::Status;
 use uuid::Uuid;
 
@@ -339,4 +339,45 @@ fn s56_a_turns_steps_carry_its_id_and_usage() {
         matches!(scene.sim.last("TurnDone"), EventBody::TurnDone { usage: Some(u), .. } if *u == usage)
     );
     assert_eq!(scene.sim.history(), ["work", "reply"]);
+}
+
+#[test]
+fn s68_whatever_a_provider_writes_fits_its_records() {
+    let mut scene = turn_running();
+    let runner = scene.runner.unwrap();
+    let mut sink = Sink::new(None);
+    // Control characters take six times their size in JSON.
+    let part = || Part::Text {
+        text: "\u{1}".repeat(256 * 1024),
+    };
+    let id = |n| MessageId(Uuid::from_u128(n));
+    let (writer, _) = sink.open(Role::Assistant, id(1), scene.sim.now).unwrap();
+    let written = (0..64).take_while(|_| sink.delta(writer, part()).is_ok());
+    assert_eq!(
+        written.count(),
+        5,
+        "a message that could not be stored is refused in time"
+    );
+    for n in 2..6 {
+        let parts = vec![part(), part(), part(), part()];
+        let message = NewMessage {
+            role: Role::Assistant,
+            parts,
+        };
+        sink.append(message, id(n), scene.sim.now).unwrap();
+    }
+    sink.finish(writer);
+    let messages = sink.step();
+    assert_eq!(messages.len(), 5);
+    let before = scene.sim.count("StepDone");
+    scene.sim.feed(Input::Step {
+        invocation: runner,
+        messages,
+    });
+    assert!(scene.sim.session.live.faulted.is_none());
+    assert!(
+        scene.sim.count("StepDone") > before + 1,
+        "in several groups"
+    );
+    assert_eq!(scene.sim.history().len(), 6, "in order and whole");
 }

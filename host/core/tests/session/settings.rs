@@ -109,7 +109,7 @@ fn s77_another_harness_begins_without_a_native_conversation() {
 
 #[test]
 fn r30_a_patch_is_merged_one_level_deep() {
-    let info = harness("demo/planner");
+    let mut info = harness("demo/planner");
     let stored: Params = [("kept".to_owned(), ParamValue::Boolean(true))].into();
     let merged = merge_params(&info, &stored, &patch("plan")).unwrap();
     assert_eq!(merged.len(), 2);
@@ -126,6 +126,10 @@ fn r30_a_patch_is_merged_one_level_deep() {
         "it names the choices: {error}"
     );
     let boolean: Params = [("mode".to_owned(), ParamValue::Boolean(true))].into();
+    info.params[0].choices.clear();
+    assert!(merge_params(&info, &stored, &patch(&"x".repeat(65_536))).is_ok());
+    let error = merge_params(&info, &stored, &patch(&"x".repeat(65_537))).unwrap_err();
+    assert!(error.contains("65537"), "{error}");
     assert!(
         merge_params(&info, &stored, &boolean)
             .unwrap_err()

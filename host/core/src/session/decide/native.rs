@@ -222,9 +222,11 @@ impl Out<'_, '_> {
                 .parts
                 .iter()
                 .any(|p| p.bytes() > crate::content::MAX_PART_BYTES)
+            || message.parts.len() > crate::content::MAX_PARTS
         {
             return Answer::Channel(ChannelError::Limit(format!(
-                "a message has at most {MAX_WRITE_BYTES} bytes, a part {}",
+                "a message has at most {MAX_WRITE_BYTES} bytes in {} parts, a part {}",
+                crate::content::MAX_PARTS,
                 crate::content::MAX_PART_BYTES
             )));
         }

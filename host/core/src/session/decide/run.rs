@@ -14,6 +14,9 @@ use crate::refusal::Refused;
 use crate::session::{Answer, Effect, Ending, Invocation, InvocationId, Invoked, Kind, Late};
 use crate::view::{OperationResult, OutcomeStatus, ParamsEffective, Status};
 
+/// Largest step group, in bytes of its stored form. Any message fits one.
+const MAX_GROUP_BYTES: usize = 12 * 1024 * 1024;
+
 /// How an operation resolved, before it is written down.
 struct Resolution {
     outcome: OutcomeStatus,
@@ -66,12 +69,14 @@ impl Out<'_, '_> {
             _ => Cause::default(),
         };
         let usage = owner.usage.filter(|_| owner.runner == invocation);
-        self.event(
-            owner.loop_id,
-            owner.turn.unwrap_or_default(),
-            cause,
-            EventBody::StepDone { messages, usage },
-        );
+        for messages in groups(messages) {
+            self.event(
+                owner.loop_id,
+                owner.turn.unwrap_or_default(),
+                cause,
+                EventBody::StepDone { messages, usage },
+            );
+        }
     }
 
     /// The id is durable before anything depends on it, a late one after an abort too (R68).
@@ -558,6 +563,25 @@ impl Out<'_, '_> {
     pub(super) fn repair_id(&self, what: &str) -> uuid::Uuid {
         derived(self.session.state.id.0, &format!("repair {what}"))
     }
+}
+
+/// Cuts messages into groups that fit a record each (S68).
+fn groups(messages: Vec<Message>) -> Vec<Vec<Message>> {
+    let (mut groups, mut bytes) = (Vec::<Vec<Message>>::new(), usize::MAX);
+    for message in messages {
+        let more = message.stored_bytes();
+        match groups.last_mut() {
+            Some(group) if bytes + more <= MAX_GROUP_BYTES => {
+                bytes += more;
+                group.push(message);
+            }
+            _ => {
+                bytes = more;
+                groups.push(vec![message]);
+            }
+        }
+    }
+    groups
 }
 
 /// A stored failure: a code and bounded text (S68).
