@@ -2,7 +2,7 @@
 
 use super::Record;
 use super::state::{LoopState, MAX_UNCERTAIN, OpenOperation, OpenTurn, State, Waiting};
-use crate::command::{Command, CommandBody};
+use crate::command::{Agency, Command, CommandBody};
 use crate::content::parts_of;
 use crate::event::{Event, EventBody, InterruptReason};
 use crate::ids::{CommandId, LoopId, Seq};
@@ -57,6 +57,7 @@ impl State {
             active: false,
             config_epoch: 0,
             settings_epoch: 0,
+            disarmed: false,
             accepted_operations: 0,
             last_seq: seq,
             uncertain: VecDeque::new(),
@@ -113,6 +114,7 @@ impl State {
                 execution,
                 ..
             } => {
+                self.disarmed &= header.agency.is_machine();
                 let open = OpenOperation {
                     operation: operation.clone(),
                     execution: *execution,
@@ -130,6 +132,7 @@ impl State {
                     .native_turns
                     .insert(native_turn_id.clone(), false);
             }
+            CommandBody::Interrupt {} => self.disarmed = true,
             // Their consequences are events of their own (S19).
             CommandBody::CancelQueuedInput { .. }
             | CommandBody::CancelDelegateRequest { .. }
@@ -137,7 +140,6 @@ impl State {
             | CommandBody::DenyToolCall { .. }
             | CommandBody::ProvideUserInput { .. }
             | CommandBody::Compact { .. }
-            | CommandBody::Interrupt {}
             | CommandBody::Shutdown {}
             | CommandBody::ReleaseHeldInput { .. }
             | CommandBody::SubagentResult { .. }
@@ -208,6 +210,7 @@ impl State {
             EventBody::TurnStarted { run_id, native, .. } => {
                 self.run_id = Some(*run_id);
                 self.error = None;
+                self.disarmed &= event.cause.agency != Some(Agency::User);
                 let loop_state = self.loop_mut(event.loop_id, seq)?;
                 if loop_state.turn.is_some() {
                     return wrong("a turn starts inside another");

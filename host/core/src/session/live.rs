@@ -27,8 +27,6 @@ pub struct Live {
     pub owner: Option<Owner>,
     /// A stop was claimed and has not finished (R67).
     pub stop: Option<Stop>,
-    /// From a stop's claim to the next reserve a person caused, announcements answer `stopped` (N12).
-    pub disarmed: bool,
     /// Whether the session holds an execution slot.
     pub slot: bool,
     /// The slot it holds overdraws the pool; it is repaid when its run ends (N8).

@@ -60,6 +60,8 @@ pub struct State {
     pub config_epoch: u64,
     /// Counts changes of settings, for the comparison at reserve.
     pub settings_epoch: u64,
+    /// From a stop to the next reserve a person caused, announcements answer `stopped` (N12).
+    pub disarmed: bool,
     /// Operations accepted so far (R49).
     pub accepted_operations: u64,
     /// Newest journal sequence.

@@ -87,10 +87,11 @@ fn n12_a_stop_disarms_until_a_person_reserves_again() {
             "and after it"
         );
         sim.set(Some("title"), None, None);
+        sim.crash();
         assert_eq!(
             channel(&sim.announce(4, "n-4", Running)),
             "stopped",
-            "a setting is no reserve"
+            "neither a setting nor a restart is a reserve"
         );
         reserve(&mut sim);
         assert_eq!(

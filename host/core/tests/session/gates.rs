@@ -399,7 +399,7 @@ fn s68_a_form_that_fits_no_record_opens_no_gate() {
     for question in &mut form.questions {
         let mut choice = question.choices[0].clone();
         choice.description = Some("x".repeat(4096));
-        question.choices = vec![choice; 256];
+        question.choices = vec![choice; 8];
     }
     let ask = GateAsk::AskUser(form);
     let input = Input::Ask {

@@ -5,6 +5,7 @@ use crate::scenes::{
 };
 use crate::support::{Sim, completed, stopped};
 use harness_core::command::{Agency, CommandBody};
+use harness_core::content::{NewMessage, Role};
 use harness_core::event::{EventBody, NativeOrigin};
 use harness_core::ids::CommandId;
 use harness_core::provider::{CallError, ChannelError, NativeTurn, Outcome, Params, TurnStart};
@@ -36,9 +37,16 @@ fn n6_the_order_of_the_decision() {
     sim.feed(Input::Close);
     assert_eq!(channel(&sim.announce(1, "n", Running)), "closed");
     // Faulted, stopped and forbidden: failed.
-    let mut sim = faulted().sim;
+    let mut scene = turn_running();
+    scene.sim.interrupt();
+    scene.sim.done(scene.runner.unwrap(), stopped());
+    let mut sim = scene.sim;
     off(&mut sim);
-    sim.session.live.disarmed = true;
+    sim.disk_full = true;
+    sim.feed(Input::LinkAppend(NewMessage {
+        role: Role::Assistant,
+        parts: vec![],
+    }));
     assert_eq!(channel(&sim.announce(1, "n", Running)), "failed");
     // Stopped and forbidden: stopped.
     let mut sim = turn_running().sim;

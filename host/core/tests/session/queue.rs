@@ -282,6 +282,17 @@ fn s42_i29_inputs_fold_in_order_up_to_the_first_that_must_not() {
 }
 
 #[test]
+fn s42_a_control_takes_nothing_from_the_turn() {
+    let mut scene = turn_running();
+    folding(&mut scene.sim);
+    let id = scene.sim.prompt("a");
+    let (_, control) = scene.sim.control();
+    let taken = scene.sim.feed(Input::TakeInput(control));
+    assert_eq!(taken, Answer::Inputs(Vec::new()));
+    assert_eq!(scene.sim.ledger.resolution(id), None);
+}
+
+#[test]
 fn n16_without_the_feature_nothing_is_taken() {
     let mut scene = turn_running();
     let id = scene.sim.prompt("a");

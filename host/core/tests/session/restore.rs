@@ -70,6 +70,13 @@ fn s52_the_next_submit_releases_the_held_ones_ahead_of_itself() {
     let mark = sim.mark();
     let next = sim.prompt("c");
     assert_eq!(sim.count("InputReleased"), 2);
+    let shown =
+        |e: &Effect| matches!(e, Effect::Publish(event) if event.cause.command_id == Some(next));
+    assert_eq!(
+        sim.effect(shown),
+        1,
+        "listeners see that it waits behind them"
+    );
     let names = sim.names_since(mark);
     let at = |name: &str| names.iter().position(|n| *n == name).unwrap();
     assert!(
@@ -142,6 +149,16 @@ fn s52_a_held_input_is_retractable_and_counts_and_survives_a_failing_turn() {
     let trap = harness_core::provider::CallError::Trap("x".into());
     sim.started(runner, Err(trap));
     assert_eq!(held(&sim), [ids[0]], "S44: untouched by a failing turn");
+}
+
+#[test]
+fn s52_a_held_input_never_folds() {
+    let (mut sim, ids) = with_held(&["a"]);
+    sim.harness.as_mut().unwrap().features.folding = true;
+    let runner = sim.native(1, "n");
+    let taken = sim.feed(Input::TakeInput(runner));
+    assert_eq!(taken, Answer::Inputs(Vec::new()));
+    assert_eq!(held(&sim), ids);
 }
 
 #[test]

@@ -118,9 +118,6 @@ impl Out<'_, '_> {
             kind: Kind::Prompt,
             handle: false,
         });
-        if !next.agency.is_machine() {
-            self.live.disarmed = false;
-        }
         let input = PromptInput {
             command_id: next.command_id,
             origin: InputOrigin::User,

@@ -24,7 +24,7 @@ impl Out<'_, '_> {
         if self.live.faulted.is_some() {
             return Answer::Channel(ChannelError::Failed("the session is faulted".into()));
         }
-        if self.live.stop.is_some() || self.live.disarmed {
+        if self.live.stop.is_some() || self.session.state.disarmed {
             return Answer::Channel(ChannelError::Stopped);
         }
         if !self.cx.native_turns {

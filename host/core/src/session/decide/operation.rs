@@ -115,7 +115,6 @@ impl Out<'_, '_> {
             kind: Kind::Operation(Execution::Exclusive),
             handle: true,
         });
-        self.live.disarmed = false;
         self.effect(Effect::Invoke {
             invocation,
             command_id,
@@ -137,7 +136,6 @@ impl Out<'_, '_> {
                         .invocations
                         .insert(invocation, new_invocation(command_id, kind, harness));
                 }
-                self.live.disarmed = false;
                 self.effect(Effect::Invoke {
                     invocation,
                     command_id,
@@ -167,7 +165,6 @@ impl Out<'_, '_> {
                     kind: Kind::Operation(Execution::Control),
                     handle: true,
                 });
-                self.live.disarmed = false;
                 self.effect(Effect::Invoke {
                     invocation,
                     command_id,

@@ -43,7 +43,6 @@ impl Out<'_, '_> {
         gates: CloseReason,
     ) {
         self.live.stop = Some(Stop { command_id, reason });
-        self.live.disarmed = true;
         let runner = self.live.owner.as_ref().map(|o| o.runner);
         let controls: Vec<InvocationId> = self
             .live
