@@ -8,9 +8,6 @@ use std::time::Duration;
 use wasmtime::Result;
 use wasmtime::component::Accessor;
 
-/// Shortest sleep: a guest that spins over zero-length sleeps costs one turn of the loop each.
-const MIN_SLEEP: Duration = Duration::from_millis(1);
-
 impl Host for Ctx {
     fn state_changed(&mut self) -> Result<()> {
         self.host.state_changed();
@@ -39,7 +36,12 @@ impl Host for Ctx {
 
 impl<T: Send + 'static> HostWithStore<T> for HasCtx {
     async fn sleep_ms(_: &Accessor<T, Self>, ms: u32) -> Result<()> {
-        tokio::time::sleep(Duration::from_millis(ms.into()).max(MIN_SLEEP)).await;
+        if ms == 0 {
+            // Others get their turn; a guest that spins over this is the CPU rate's concern.
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(Duration::from_millis(ms.into())).await;
+        }
         Ok(())
     }
 }

@@ -2,7 +2,6 @@
 
 use super::limiter::StoreLimiter;
 use super::shared::Shared;
-use crate::imports::link::Link;
 use harness_core::provider::InstanceHost;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -21,8 +20,6 @@ pub(crate) struct Ctx {
     pub(crate) shared: Arc<Shared>,
     /// The session's side.
     pub(crate) host: Arc<dyn InstanceHost>,
-    /// The life of the instance, lent to `run`.
-    pub(crate) link: Arc<Link>,
     /// Epoch ticks seen since the event loop last turned.
     pub(crate) ticks: Arc<AtomicU32>,
     /// Its granted programs and origins.

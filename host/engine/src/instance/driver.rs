@@ -107,7 +107,7 @@ fn drive(
     let future = async move {
         let link = Arc::new(Link::new(host.clone(), &shared));
         let ticks = Arc::new(AtomicU32::new(0));
-        let mut store = store(&shared, host, link.clone(), ticks.clone(), native);
+        let mut store = store(&shared, host, ticks.clone(), native);
         let limits = &shared.installed.limits;
         let cause = {
             let body = body(&mut store, &shared, &link, &ticks, jobs, ready, purpose);
@@ -172,7 +172,6 @@ async fn oversee(
 fn store(
     shared: &Arc<Shared>,
     host: Arc<dyn InstanceHost>,
-    link: Arc<Link>,
     ticks: Arc<AtomicU32>,
     native: Native,
 ) -> Store<Ctx> {
@@ -186,7 +185,6 @@ fn store(
         limiter: StoreLimiter::new(limits.memory),
         shared: shared.clone(),
         host,
-        link,
         ticks,
         native,
     };

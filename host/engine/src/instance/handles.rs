@@ -43,7 +43,6 @@ fn claim<H: Any>(
 
 impl PreparedHandle {
     pub(crate) fn new(shared: &Arc<Shared>, resource: ResourceAny) -> Self {
-        shared.lend();
         Self {
             shared: shared.clone(),
             resource: Some(resource),
@@ -71,9 +70,7 @@ impl PreparedHandle {
 impl Drop for PreparedHandle {
     fn drop(&mut self) {
         let shared = self.shared.clone();
-        let Some(resource) = self.resource.take() else {
-            return shared.give_back();
-        };
+        let Some(resource) = self.resource.take() else { return };
         let runtime = shared.runtime.clone();
         let (reply, answer) = oneshot::channel();
         shared.send(Job::call(move |accessor, guest| {
@@ -86,7 +83,6 @@ impl Drop for PreparedHandle {
         runtime.spawn(async move {
             let limit = shared.installed.limits.discard_deadline;
             let _ = watch_plain(&shared, "discard", limit, answer).await;
-            shared.give_back();
         });
     }
 }

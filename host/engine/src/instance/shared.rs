@@ -69,11 +69,6 @@ impl Shared {
         let _ = self.jobs.send(job);
     }
 
-    /// The signal of this instance's end.
-    pub(crate) fn closing(&self) -> AbortSignal {
-        self.closing.signal()
-    }
-
     /// Why it is asked to end.
     pub(crate) fn closing_reason(&self) -> Option<AbortReason> {
         self.closing.reason()
@@ -102,7 +97,7 @@ impl Shared {
         leaving && self.outstanding.load(Ordering::Acquire) == 0
     }
 
-    /// A handle of the guest is held outside the driver.
+    /// A started turn is held outside the driver: it must be passed to `done` before the end.
     pub(crate) fn lend(&self) {
         self.outstanding.fetch_add(1, Ordering::AcqRel);
     }

@@ -255,6 +255,9 @@ impl InstanceHost for TestHost {
         if !self.session {
             return Err(ChannelError::Closed);
         }
+        if self.activities.load(Ordering::SeqCst) >= 8 {
+            return Err(ChannelError::Limit("8 activities are open".into()));
+        }
         self.activities.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(OpenActivity(
             self.activities.clone(),

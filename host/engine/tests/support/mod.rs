@@ -21,7 +21,8 @@ use harness_core::provider::{
     OperationContext, Outcome, Params, Prepared, PromptInput, Started,
 };
 use harness_engine::{
-    ComponentSource, Engine, EngineConfig, HostKey, Limits, ProviderSpec, Registry,
+    ComponentSource, Engine, EngineConfig, HostKey, HttpGrant, Limits, ProcessCwd, ProcessGrant,
+    ProviderSpec, Registry, Secret, StateGrant,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,7 +69,14 @@ pub(crate) fn spec(config: &[(&str, &str)]) -> ProviderSpec {
         .map(|&(k, v)| (k.to_owned(), v.to_owned()))
         .collect();
     spec.limits = limits();
-    spec.grants.state = Some(harness_engine::StateGrant { max_bytes: 1024 });
+    spec.grants.state = Some(StateGrant { max_bytes: 1024 });
+    let cat = ProcessGrant {
+        command: vec!["cat".into()],
+        env: [("PATH".to_owned(), Secret::new("/usr/bin:/bin"))].into(),
+        cwd: ProcessCwd::Path("/".into()),
+    };
+    spec.grants.process.insert("cat".to_owned(), cat);
+    spec.grants.http.insert("http://127.0.0.1:9".to_owned(), HttpGrant::default());
     spec
 }
 
