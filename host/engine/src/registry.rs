@@ -78,12 +78,15 @@ impl Registry {
         };
         let component = spec.source.name();
         let loaded = load(&self.0.engine, &spec, self.0.state.clone(), &mut facts).await;
+        let loaded = loaded.and_then(|installed| {
+            let provider = match &placed {
+                Some(provider) => provider.clone(),
+                None => self.enter(installed.id.clone(), &spec)?,
+            };
+            Ok((provider, installed))
+        });
         let outcome = match loaded {
-            Ok(installed) => {
-                let provider = match placed {
-                    Some(provider) => provider,
-                    None => self.enter(installed.id.clone(), &spec)?,
-                };
+            Ok((provider, installed)) => {
                 provider.loaded(facts, installed, start).await;
                 Ok(provider.report())
             }

@@ -106,7 +106,7 @@ async fn r10_r25_a_control_replies_and_writes_through_a_complete_channel() {
     );
     assert_eq!(
         channel.text(),
-        format!(" a  b\n{} None\nhistory 0\ntook 0", session())
+        format!(" a  b \n{} None\nhistory 0\ntook 0", session())
     );
     assert_eq!(channel.entered.load(Ordering::SeqCst), 1);
     assert_eq!(channel.usage.load(Ordering::SeqCst), 1);

@@ -43,8 +43,8 @@ pub(crate) fn limits() -> Limits {
         inactivity: Duration::from_millis(800),
         cpu_slice: Duration::from_millis(500),
         failures: 1000,
-        backoff: Duration::from_millis(1),
-        backoff_max: Duration::from_millis(1),
+        backoff: Duration::ZERO,
+        backoff_max: Duration::ZERO,
         ..Limits::default()
     }
 }
