@@ -13,7 +13,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod creation;
+mod faults;
+mod gates;
+mod native;
+mod operations;
+mod parking;
+mod queue;
 mod race_operations;
 mod race_prompts;
 mod race_stop;
 mod scenes;
+mod subscriptions;

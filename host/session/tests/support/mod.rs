@@ -148,6 +148,16 @@ impl World {
             _still: still,
         };
         world.host.recover(root).await.unwrap();
+        let catalog = world.host.catalog().clone();
+        patient("a ready workspace", async {
+            let id: WorkspaceId = "default".parse().unwrap();
+            while catalog.workspace(id.clone()).await.unwrap().unwrap().state
+                != WorkspaceState::Ready
+            {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
         world
     }
 
@@ -292,6 +302,8 @@ pub async fn joined<T>(task: tokio::task::JoinHandle<T>) -> T {
 /// Moves a paused clock in steps, so that what each timer sets going is done before the next.
 pub async fn forward(by: Duration) {
     let steps = 20;
+    // Timers of tasks that were just spawned begin before the clock moves.
+    breathe().await;
     for _ in 0..steps {
         tokio::time::advance(by / steps).await;
         breathe().await;

@@ -152,6 +152,8 @@ pub struct Probe {
     pub hold_opening: AtomicBool,
     /// Disposed instances end only when the test reaps them.
     pub hold_end: AtomicBool,
+    /// No call honours its abort.
+    pub ignore_aborts: AtomicBool,
     /// Exports are not reported as entered.
     pub hold_entered: AtomicBool,
     pub opened: AtomicUsize,
@@ -189,6 +191,7 @@ impl Probe {
             hold_preparation: false.into(),
             hold_opening: false.into(),
             hold_end: false.into(),
+            ignore_aborts: false.into(),
             hold_entered: false.into(),
             opened: 0.into(),
             discards: 0.into(),
@@ -411,7 +414,8 @@ impl ProbeInstance {
             return Err(CallError::Lost("the instance has ended".into()));
         }
         let (answer, mut answered) = oneshot::channel();
-        let deaf = Arc::new(AtomicBool::new(false));
+        let deaf = self.probe.ignore_aborts.load(Ordering::SeqCst);
+        let deaf = Arc::new(AtomicBool::new(deaf));
         inbox.count.fetch_add(1, Ordering::SeqCst);
         if let Some(channel) = &channel
             && !self.probe.hold_entered.load(Ordering::SeqCst)
