@@ -329,3 +329,17 @@ fn s68_a_stored_error_is_cut_at_a_character() {
     assert!(error.message.len() <= 4096 && error.message.len() > 4090);
     assert!(long.starts_with(&error.message));
 }
+
+#[test]
+fn s108_the_latest_64_uncertain_operations_are_listed() {
+    let mut sim = idle().sim;
+    let mut ids = Vec::new();
+    for _ in 0..66 {
+        let (command, control) = sim.operation(Execution::Control);
+        sim.invoked(control, Err(CallError::Trap(text())));
+        ids.push(command);
+    }
+    let listed = sim.session.snapshot().uncertain_operations;
+    let listed: Vec<_> = listed.iter().map(|u| u.command_id).collect();
+    assert_eq!(listed, ids[2..], "oldest first");
+}

@@ -345,11 +345,20 @@ fn s56_a_turns_steps_carry_its_id_and_usage() {
     let step = scene.sim.events().next_back().unwrap();
     assert!(!step.turn_id.is_zero());
     assert!(matches!(&step.body, EventBody::StepDone { usage: Some(u), .. } if *u == usage));
+    let (_, control) = scene.sim.control();
+    scene
+        .sim
+        .invoked_with(control, crate::support::completed(), &["note"]);
+    let of_control = scene.sim.last("StepDone");
+    assert!(matches!(
+        of_control,
+        EventBody::StepDone { usage: None, .. }
+    ));
     scene.sim.done(runner, Ok(Outcome::default()));
     assert!(
         matches!(scene.sim.last("TurnDone"), EventBody::TurnDone { usage: Some(u), .. } if *u == usage)
     );
-    assert_eq!(scene.sim.history(), ["work", "reply"]);
+    assert_eq!(scene.sim.history(), ["work", "reply", "note"]);
 }
 
 #[test]
@@ -369,7 +378,7 @@ fn s68_whatever_a_provider_writes_fits_its_records() {
         5,
         "a message that could not be stored is refused in time"
     );
-    for n in 2..6 {
+    for n in 2..4 {
         let parts = vec![part(), part(), part(), part()];
         let message = NewMessage {
             role: Role::Assistant,
@@ -379,7 +388,7 @@ fn s68_whatever_a_provider_writes_fits_its_records() {
     }
     sink.finish(writer);
     let messages = sink.step();
-    assert_eq!(messages.len(), 5);
+    assert_eq!(messages.len(), 3);
     let before = scene.sim.count("StepDone");
     scene.sim.feed(Input::Step {
         invocation: runner,
@@ -390,5 +399,5 @@ fn s68_whatever_a_provider_writes_fits_its_records() {
         scene.sim.count("StepDone") > before + 1,
         "in several groups"
     );
-    assert_eq!(scene.sim.history().len(), 6, "in order and whole");
+    assert_eq!(scene.sim.history().len(), 4, "in order and whole");
 }
