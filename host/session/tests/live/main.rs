@@ -13,9 +13,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod crash;
 mod creation;
 mod faults;
 mod gates;
+mod idempotency;
 mod native;
 mod operations;
 mod parking;

@@ -124,8 +124,14 @@ async fn s67_a_thousand_parked_sessions_hold_no_task() {
     let seat = world.idle().await;
     park(&world).await;
     let before = metrics.num_alive_tasks();
+    let created: Vec<_> = (0..1000)
+        .map(|_| world.create(World::first("/c first")))
+        .collect();
     for _ in 0..1000 {
-        world.idle().await;
+        world.probe.invokes.next().await.completes("");
+    }
+    for created in created {
+        joined(created).await.unwrap();
     }
     assert!(metrics.num_alive_tasks() >= before + 1000);
     park(&world).await;
