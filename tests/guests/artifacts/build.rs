@@ -206,7 +206,7 @@ enum Start {
 
 fn core_module(start: &Start) -> Vec<u8> {
     use wasm_encoder::{
-        BlockType, CodeSection, ConstExpr, Function, FunctionSection, HeapType, Instruction,
+        BlockType, CodeSection, Function, FunctionSection, HeapType, Instruction,
         Module, RefType, StartSection, TableSection, TableType, TypeSection,
     };
     let mut module = Module::new();
@@ -217,16 +217,14 @@ fn core_module(start: &Start) -> Vec<u8> {
     functions.function(0);
     module.section(&functions);
     let mut tables = TableSection::new();
-    tables.table_with_init(
-        TableType {
-            element_type: RefType::FUNCREF,
-            table64: false,
-            minimum: 1,
-            maximum: None,
-            shared: false,
-        },
-        &ConstExpr::ref_null(HeapType::FUNC),
-    );
+    // Without an initializer: that would need the function-references proposal, which is off.
+    tables.table(TableType {
+        element_type: RefType::FUNCREF,
+        table64: false,
+        minimum: 1,
+        maximum: None,
+        shared: false,
+    });
     module.section(&tables);
     module.section(&StartSection { function_index: 0 });
     let mut body = Function::new([]);
