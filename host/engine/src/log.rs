@@ -75,15 +75,16 @@ impl ProviderLog {
 
     /// Writes one line; beyond the rate it is counted and dropped.
     pub(crate) fn write(&self, level: Level, instance: u64, text: &str) {
-        let text = clean(text);
-        let dropped = {
+        // Before any work on the text: a flood must be cheap to drop.
+        let bytes = text.len().min(MAX_LINE);
+        let (text, dropped) = {
             let mut state = self.state();
             let now = Instant::now();
             let earned = now.duration_since(state.refilled).as_secs_f64() * state.rate;
             state.tokens = (state.tokens + earned).min(state.rate);
             state.refilled = now;
             // A line costs its bookkeeping too, so that empty lines are not free.
-            let cost = (text.len() + 64) as f64;
+            let cost = (bytes + 64) as f64;
             if state.tokens < cost {
                 state.dropped += 1;
                 metrics::counter!("harness_provider_log_dropped_total", "harness" => self.provider.to_string())
@@ -98,8 +99,9 @@ impl ProviderLog {
                     format!("{dropped} lines were dropped by the rate limit"),
                 );
             }
+            let text = clean(text);
             state.push(level, text.clone());
-            dropped
+            (text, dropped)
         };
         let harness = self.provider.as_str();
         if dropped > 0 {

@@ -21,9 +21,16 @@ foreach_hostile_guest!(assert_test_exists);
 
 /// The guest of that name, with settings and the tests' limits.
 fn guest(name: &str, config: &[(&str, &str)]) -> ProviderSpec {
-    let path = harness_test_guests::GUESTS.iter().find(|(guest, _)| *guest == name).unwrap().1;
+    let path = harness_test_guests::GUESTS
+        .iter()
+        .find(|(guest, _)| *guest == name)
+        .unwrap()
+        .1;
     let mut spec = ProviderSpec::new(ComponentSource::File(path.into()));
-    spec.config = config.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
+    spec.config = config
+        .iter()
+        .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+        .collect();
     spec.limits = limits();
     spec
 }
@@ -39,9 +46,15 @@ async fn refused(spec: ProviderSpec) -> LoadError {
 }
 
 /// Prepares and invokes the control `text`.
-async fn go(instance: &dyn Instance, channel: &Arc<TestChannel>, text: &str) -> Result<Invocation, CallError> {
+async fn go(
+    instance: &dyn Instance,
+    channel: &Arc<TestChannel>,
+    text: &str,
+) -> Result<Invocation, CallError> {
     let prepared = prepare(instance, text).await?;
-    instance.invoke(prepared, command_id(), channel.clone()).await
+    instance
+        .invoke(prepared, command_id(), channel.clone())
+        .await
 }
 
 fn slice() -> Duration {
@@ -54,8 +67,16 @@ fn grace() -> Duration {
 
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +86,10 @@ async fn spin_in_call() {
     for text in ["/go", "/go prepare"] {
         let instance = bench.open().await;
         let failed = error(within(slice(), go(&*instance, &channel, text)).await);
-        assert!(matches!(failed, CallError::Timeout(_)), "{text}: {failed:?}");
+        assert!(
+            matches!(failed, CallError::Timeout(_)),
+            "{text}: {failed:?}"
+        );
         assert!(!instance.is_live());
     }
     let instance = bench.open().await;
@@ -76,7 +100,10 @@ async fn spin_in_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn spin_at_instantiation() {
     let failed = refused(guest("spin_at_instantiation", &[])).await;
-    assert!(matches!(&failed, LoadError::Describe(text) if text.contains("without yielding")), "{failed:?}");
+    assert!(
+        matches!(&failed, LoadError::Describe(text) if text.contains("without yielding")),
+        "{failed:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,8 +113,17 @@ async fn spin_zero_sleeps() {
     spec.limits.inactivity = Duration::from_secs(60);
     let bench = Bench::with(spec).await;
     let instance = bench.open().await;
-    let failed = error(within(Duration::from_secs(3), turn(&*instance, &TestChannel::new(), "x")).await);
-    assert!(matches!(&failed, CallError::Timeout(text) if text.contains("processor time")), "{failed:?}");
+    let failed = error(
+        within(
+            Duration::from_secs(3),
+            turn(&*instance, &TestChannel::new(), "x"),
+        )
+        .await,
+    );
+    assert!(
+        matches!(&failed, CallError::Timeout(text) if text.contains("processor time")),
+        "{failed:?}"
+    );
     assert!(!instance.is_live());
 }
 
@@ -99,7 +135,10 @@ async fn memory_bomb() {
     let failed = error(go(&*instance, &TestChannel::new(), "/go").await);
     let grown = resident().saturating_sub(before);
     assert!(matches!(failed, CallError::Trap(_)), "{failed:?}");
-    assert!(grown < 2 * limits().memory, "the host grew by {grown} bytes");
+    assert!(
+        grown < 2 * limits().memory,
+        "the host grew by {grown} bytes"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +147,10 @@ async fn table_bomb() {
     let failed = refused(guest("table_bomb", &[])).await;
     let grown = resident().saturating_sub(before);
     assert!(matches!(failed, LoadError::Describe(_)), "{failed:?}");
-    assert!(grown < 2 * limits().memory, "the host grew by {grown} bytes");
+    assert!(
+        grown < 2 * limits().memory,
+        "the host grew by {grown} bytes"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,12 +165,17 @@ async fn handle_bomb() {
     let failed = error(turn(&*instance, &channel, "x").await);
     assert!(matches!(failed, CallError::Violation(_)), "{failed:?}");
     let grown = resident().saturating_sub(before);
-    assert!(grown < 2 * limits().memory, "the host grew by {grown} bytes");
+    assert!(
+        grown < 2 * limits().memory,
+        "the host grew by {grown} bytes"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn log_flood() {
-    let bench = bench("log_flood").await;
+    let mut spec = guest("log_flood", &[]);
+    spec.limits.inactivity = Duration::from_secs(60);
+    let bench = Bench::with(spec).await;
     let (instance, channel) = (bench.open().await, TestChannel::new());
     let ended = turn(&*instance, &channel, "x").await;
     assert!(ended.is_ok(), "{}", error(ended));
@@ -140,11 +187,25 @@ async fn log_flood() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn oversize_discovery() {
-    for case in ["total", "commands", "modes", "actions", "reserved", "name", "text", "description", "empty", "twice"] {
+    for case in [
+        "total",
+        "commands",
+        "modes",
+        "actions",
+        "reserved",
+        "name",
+        "text",
+        "description",
+        "empty",
+        "twice",
+    ] {
         let bench = Bench::with(guest("oversize_discovery", &[("case", case)])).await;
         let instance = bench.open().await;
         let failed = error(discover(&*instance, "").await);
-        assert!(matches!(failed, CallError::Violation(_)), "{case}: {failed:?}");
+        assert!(
+            matches!(failed, CallError::Violation(_)),
+            "{case}: {failed:?}"
+        );
         assert!(instance.is_live(), "{case}");
     }
 }
@@ -153,20 +214,38 @@ async fn oversize_discovery() {
 async fn oversize_message() {
     let bench = bench("oversize_message").await;
     let instance = bench.open().await;
-    for (prompt, said) in [("262144", "accepted"), ("262145", "limit"), ("parts 4", "accepted"), ("parts 5", "limit")] {
+    for (prompt, said) in [
+        ("262144", "accepted"),
+        ("262145", "limit"),
+        ("parts 4", "accepted"),
+        ("parts 5", "limit"),
+    ] {
         let channel = TestChannel::new();
         let ended = turn(&*instance, &channel, prompt).await;
         assert!(ended.is_ok(), "{prompt}: {}", error(ended));
-        assert_eq!(channel.written.lock().unwrap().last().unwrap(), said, "{prompt}");
+        assert_eq!(
+            channel.written.lock().unwrap().last().unwrap(),
+            said,
+            "{prompt}"
+        );
     }
     let channel = TestChannel::new();
-    assert_eq!(reply(go(&*instance, &channel, "/go 65536").await).len(), 65536);
-    assert!(matches!(error(go(&*instance, &channel, "/go 65537").await), CallError::Violation(_)));
+    assert_eq!(
+        reply(go(&*instance, &channel, "/go 65536").await).len(),
+        65536
+    );
+    assert!(matches!(
+        error(go(&*instance, &channel, "/go 65537").await),
+        CallError::Violation(_)
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_describe() {
-    assert!(matches!(refused(guest("trap_describe", &[])).await, LoadError::Describe(_)));
+    assert!(matches!(
+        refused(guest("trap_describe", &[])).await,
+        LoadError::Describe(_)
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,28 +265,43 @@ async fn trap_detect() {
 }
 
 /// Opens an instance, runs `call`, and expects a trap that costs the instance.
-async fn traps<T>(name: &str, call: impl AsyncFnOnce(&dyn Instance, &Arc<TestChannel>) -> Result<T, CallError>) {
+async fn traps<T>(
+    name: &str,
+    call: impl AsyncFnOnce(&dyn Instance, &Arc<TestChannel>) -> Result<T, CallError>,
+) {
     let bench = bench(name).await;
     let instance = bench.open().await;
     let failed = error(call(&*instance, &TestChannel::new()).await);
     assert!(matches!(failed, CallError::Trap(_)), "{failed:?}");
     assert!(!instance.is_live());
-    assert!(bench.try_open().await.is_ok(), "the next call gets a fresh instance");
+    assert!(
+        bench.try_open().await.is_ok(),
+        "the next call gets a fresh instance"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_get_command_state() {
-    traps("trap_get_command_state", async |instance, _| discover(instance, "").await).await;
+    traps("trap_get_command_state", async |instance, _| {
+        discover(instance, "").await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_prepare() {
-    traps("trap_prepare", async |instance, _| prepare(instance, "/go").await).await;
+    traps("trap_prepare", async |instance, _| {
+        prepare(instance, "/go").await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_execution() {
-    traps("trap_execution", async |instance, _| prepare(instance, "/go").await).await;
+    traps("trap_execution", async |instance, _| {
+        prepare(instance, "/go").await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -220,30 +314,49 @@ async fn trap_discard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_invoke() {
-    traps("trap_invoke", async |instance, channel| go(instance, channel, "/go").await).await;
+    traps("trap_invoke", async |instance, channel| {
+        go(instance, channel, "/go").await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_start_prompt() {
-    traps("trap_start_prompt", async |instance, channel| start(instance, channel, "x").await).await;
+    traps("trap_start_prompt", async |instance, channel| {
+        start(instance, channel, "x").await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_done() {
-    traps("trap_done", async |instance, channel| turn(instance, channel, "x").await).await;
+    traps("trap_done", async |instance, channel| {
+        turn(instance, channel, "x").await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_compact() {
-    traps("trap_compact", async |instance, channel| instance.compact(command_id(), channel.clone()).await).await;
+    traps("trap_compact", async |instance, channel| {
+        instance.compact(command_id(), channel.clone()).await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_adopt_turn() {
     let bench = bench("trap_adopt_turn").await;
     let instance = bench.open().await;
-    until("it announced", || !bench.host.announced.lock().unwrap().is_empty()).await;
-    let failed = error(instance.adopt_turn("native-1".into(), command_id(), TestChannel::new()).await);
+    until("it announced", || {
+        !bench.host.announced.lock().unwrap().is_empty()
+    })
+    .await;
+    let failed = error(
+        instance
+            .adopt_turn("native-1".into(), command_id(), TestChannel::new())
+            .await,
+    );
     assert!(matches!(failed, CallError::Trap(_)), "{failed:?}");
 }
 
@@ -259,16 +372,27 @@ async fn abort_deaf() {
             }
         };
         let stop = async {
-            until("it is entered", || channel.entered.load(Ordering::SeqCst) == 1).await;
+            until("it is entered", || {
+                channel.entered.load(Ordering::SeqCst) == 1
+            })
+            .await;
             channel.abort.abort(AbortReason::UserStop);
         };
         let (failed, ()) = within(grace(), async { tokio::join!(call, stop) }).await;
-        assert_eq!(failed, CallError::Terminated(AbortReason::UserStop), "{what}");
+        assert_eq!(
+            failed,
+            CallError::Terminated(AbortReason::UserStop),
+            "{what}"
+        );
         assert!(!instance.is_live());
     }
     let bench = Bench::with(guest("abort_deaf", &[("deaf", "discover")])).await;
     let instance = bench.open().await;
-    let failed = within(limits().discover_deadline + grace(), discover(&*instance, "")).await;
+    let failed = within(
+        limits().discover_deadline + grace(),
+        discover(&*instance, ""),
+    )
+    .await;
     assert!(matches!(error(failed), CallError::Timeout(_)));
 }
 
@@ -276,12 +400,16 @@ async fn abort_deaf() {
 async fn control_returns_started() {
     let bench = bench("control_returns_started").await;
     let (instance, channel) = (bench.open().await, TestChannel::new());
-    let Invocation::Started(started) = go(&*instance, &channel, "/go").await.unwrap() else { panic!("it completed") };
+    let Invocation::Started(started) = go(&*instance, &channel, "/go").await.unwrap() else {
+        panic!("it completed")
+    };
     // What the session does with it (R26): it does not want the turn.
     drop(started);
     let told = || {
         let lines = bench.registry.logs(&bench.id, 100).unwrap();
-        lines.iter().any(|line| line.text.contains("the leaked turn was aborted"))
+        lines
+            .iter()
+            .any(|line| line.text.contains("the leaked turn was aborted"))
     };
     until("the leaked turn was aborted", told).await;
 }
@@ -291,9 +419,18 @@ async fn cancelled_without_abort() {
     let bench = Bench::with(guest("cancelled_without_abort", &[("case", "discover")])).await;
     let (instance, channel) = (bench.open().await, TestChannel::new());
     for text in ["/go", "/go prepare"] {
-        assert!(matches!(error(go(&*instance, &channel, text).await), CallError::Violation(_)), "{text}");
+        assert!(
+            matches!(
+                error(go(&*instance, &channel, text).await),
+                CallError::Violation(_)
+            ),
+            "{text}"
+        );
     }
-    assert!(matches!(error(discover(&*instance, "").await), CallError::Violation(_)));
+    assert!(matches!(
+        error(discover(&*instance, "").await),
+        CallError::Violation(_)
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,9 +441,15 @@ async fn announce_flood() {
     let instance = bench.open().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(bench.host.concurrent.load(Ordering::SeqCst), 1);
-    assert!(bench.host.announced.lock().unwrap().len() <= 1, "the session decides them one by one");
+    assert!(
+        bench.host.announced.lock().unwrap().len() <= 1,
+        "the session decides them one by one"
+    );
     let grown = resident().saturating_sub(before);
-    assert!(grown < 2 * limits().memory, "the host grew by {grown} bytes");
+    assert!(
+        grown < 2 * limits().memory,
+        "the host grew by {grown} bytes"
+    );
     within(grace(), instance.dispose(AbortReason::Shutdown)).await;
 }
 
@@ -315,9 +458,15 @@ async fn ignores_stopped() {
     let bench = bench("ignores_stopped").await;
     let (instance, channel) = (bench.open().await, TestChannel::new());
     go(&*instance, &channel, "/go").await.map(drop).unwrap();
-    until("it announces", || bench.host.announced.lock().unwrap().len() > 2).await;
+    until("it announces", || {
+        bench.host.announced.lock().unwrap().len() > 2
+    })
+    .await;
     let id = bench.host.announced.lock().unwrap().last().unwrap().clone();
-    let started = instance.adopt_turn(id, command_id(), channel.clone()).await.unwrap();
+    let started = instance
+        .adopt_turn(id, command_id(), channel.clone())
+        .await
+        .unwrap();
     channel.abort.abort(AbortReason::UserStop);
     let failed = error(within(grace(), instance.done(started)).await);
     assert_eq!(failed, CallError::Terminated(AbortReason::UserStop));
@@ -327,8 +476,14 @@ async fn ignores_stopped() {
 async fn activity_ignores_abort() {
     let bench = bench("activity_ignores_abort").await;
     let instance = bench.open().await;
-    go(&*instance, &TestChannel::new(), "/go").await.map(drop).unwrap();
-    until("the activity is open", || bench.host.activities.load(Ordering::SeqCst) == 1).await;
+    go(&*instance, &TestChannel::new(), "/go")
+        .await
+        .map(drop)
+        .unwrap();
+    until("the activity is open", || {
+        bench.host.activities.load(Ordering::SeqCst) == 1
+    })
+    .await;
     bench.host.activity_abort.abort(AbortReason::UserStop);
     assert!(!within(grace(), instance.ended()).await.clean);
     assert_eq!(bench.host.activities.load(Ordering::SeqCst), 0);
@@ -355,21 +510,37 @@ async fn pending_flood() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ungranted_import() {
     let failed = refused(guest("ungranted_import", &[])).await;
-    assert_eq!(failed, LoadError::NotGranted { interface: "process".into() });
+    assert_eq!(
+        failed,
+        LoadError::NotGranted {
+            interface: "process".into()
+        }
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_contract_version() {
     let failed = refused(guest("wrong_contract_version", &[])).await;
-    assert_eq!(failed, LoadError::ContractVersion { wanted: "9.9.9".into() });
+    assert_eq!(
+        failed,
+        LoadError::ContractVersion {
+            wanted: "9.9.9".into()
+        }
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn core_module() {
-    assert_eq!(refused(guest("core_module", &[])).await, LoadError::CoreModule);
+    assert_eq!(
+        refused(guest("core_module", &[])).await,
+        LoadError::CoreModule
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn truncated() {
-    assert!(matches!(refused(guest("truncated", &[])).await, LoadError::Truncated { .. }));
+    assert!(matches!(
+        refused(guest("truncated", &[])).await,
+        LoadError::Truncated { .. }
+    ));
 }

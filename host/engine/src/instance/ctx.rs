@@ -4,7 +4,6 @@ use super::limiter::StoreLimiter;
 use super::shared::Shared;
 use harness_core::provider::InstanceHost;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
@@ -20,8 +19,6 @@ pub(crate) struct Ctx {
     pub(crate) shared: Arc<Shared>,
     /// The session's side.
     pub(crate) host: Arc<dyn InstanceHost>,
-    /// Epoch ticks seen since the event loop last turned.
-    pub(crate) ticks: Arc<AtomicU32>,
     /// Its granted programs and origins.
     pub(crate) native: crate::imports::Native,
 }

@@ -27,13 +27,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::component::{Accessor, ResourceTable};
-use wasmtime::{Store, UpdateDeadline};
+use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 
 /// Most bytes of one host call (above every legal value).
 const HOSTCALL_FUEL: usize = 32 * 1024 * 1024;
+/// Real time beyond its CPU slice that a guest gets on a crowded machine.
+const SLICE_GRACE: Duration = Duration::from_millis(150);
 /// Longest wait for the processes of an ended instance.
 const REAP: Duration = Duration::from_secs(30);
 
@@ -185,7 +187,6 @@ fn store(
         limiter: StoreLimiter::new(limits.memory),
         shared: shared.clone(),
         host,
-        ticks,
         native,
     };
     let mut store = Store::new(installed.engine.wasmtime(), ctx);
@@ -195,18 +196,35 @@ fn store(
     if let Some(table) = store.concurrent_resource_table() {
         table.set_max_capacity(limits.handles);
     }
-    let slice = limits.cpu_slice;
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(cpu_slice(ticks, limits.cpu_slice));
+    store
+}
+
+/// Yields at each tick, and ends the store when the guest has computed for `slice` since the event
+/// loop last turned.
+///
+/// Ticks that the guest saw measure processor time, which is what it is granted. On a crowded
+/// machine it sees few of them, so real time has a bound as well, a little later.
+fn cpu_slice(
+    ticks: Arc<AtomicU32>,
+    slice: Duration,
+) -> impl FnMut(StoreContextMut<'_, Ctx>) -> wasmtime::Result<UpdateDeadline> + Send + Sync + 'static
+{
     let most = u32::try_from(slice.as_millis() / TICK.as_millis())
         .unwrap_or(u32::MAX)
         .max(1);
-    store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(move |ctx| {
-        if ctx.data().ticks.fetch_add(1, Ordering::Relaxed) >= most {
+    let mut first = Instant::now();
+    move |_| {
+        let seen = ticks.fetch_add(1, Ordering::Relaxed);
+        if seen == 0 {
+            first = Instant::now();
+        }
+        if seen >= most || first.elapsed() >= slice + SLICE_GRACE {
             return Err(SliceUsedUp(slice.as_millis()).into());
         }
         Ok(UpdateDeadline::Yield(1))
-    });
-    store
+    }
 }
 
 async fn body(

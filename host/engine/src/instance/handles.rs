@@ -70,7 +70,9 @@ impl PreparedHandle {
 impl Drop for PreparedHandle {
     fn drop(&mut self) {
         let shared = self.shared.clone();
-        let Some(resource) = self.resource.take() else { return };
+        let Some(resource) = self.resource.take() else {
+            return;
+        };
         let runtime = shared.runtime.clone();
         let (reply, answer) = oneshot::channel();
         shared.send(Job::call(move |accessor, guest| {
