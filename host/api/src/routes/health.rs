@@ -10,6 +10,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A store that takes longer is not reachable.
+const STORE_ANSWERS: Duration = Duration::from_secs(2);
 
 /// How the host is.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
@@ -38,6 +42,11 @@ pub(crate) async fn ready(State(state): State<ApiState>) -> Result<Json<Health>,
         tracing::info!(reason, "not ready");
         Problem::with_remedy(Code::HostNotReady, "the host is starting").retryable()
     })?;
+    let stored = tokio::time::timeout(STORE_ANSWERS, state.plane().catalog().meta("ready")).await;
+    if !matches!(stored, Ok(Ok(_))) {
+        tracing::warn!("not ready: the store does not answer");
+        return Err(Problem::with_remedy(Code::HostNotReady, "the store does not answer").retryable());
+    }
     Ok(Json(Health {
         status: "ready".into(),
     }))

@@ -8,6 +8,7 @@ use crate::event::{Event, EventBody, InterruptReason};
 use crate::ids::{CommandId, LoopId, Seq};
 use crate::view::{OutcomeStatus, RowError, Status, UncertainOperation};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A record that contradicts those before it (S75).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -128,9 +129,8 @@ impl State {
                 native_turn_id,
                 ..
             } => {
-                self.loop_mut(*loop_id, seq)?
-                    .native_turns
-                    .insert(native_turn_id.clone(), false);
+                let known = &mut self.loop_mut(*loop_id, seq)?.native_turns;
+                Arc::make_mut(known).insert(native_turn_id.clone(), false);
             }
             CommandBody::Interrupt {} => self.disarmed = true,
             // Their consequences are events of their own (S19).
@@ -190,7 +190,7 @@ impl State {
                     let active = self.loop_mut(LoopId::ZERO, seq)?;
                     active.harness.clone_from(agent);
                     active.native_session_id = None;
-                    active.native_turns.clear();
+                    active.native_turns = Arc::default();
                 }
             }
             EventBody::LoopStarted { harness_id, .. } => {
@@ -217,8 +217,7 @@ impl State {
                 }
                 take_input(loop_state, cause);
                 if let Some(native) = native {
-                    loop_state
-                        .native_turns
+                    Arc::make_mut(&mut loop_state.native_turns)
                         .insert(native.native_turn_id.clone(), true);
                 }
                 loop_state.turns += 1;
@@ -368,9 +367,8 @@ impl State {
                     && *reason == InterruptReason::HostLost
                 {
                     // What the host lost may be announced again (N10).
-                    self.loop_mut(event.loop_id, seq)?
-                        .native_turns
-                        .remove(&native.native_turn_id);
+                    let known = &mut self.loop_mut(event.loop_id, seq)?.native_turns;
+                    Arc::make_mut(known).remove(&native.native_turn_id);
                 }
                 Ok(())
             }

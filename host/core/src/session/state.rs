@@ -92,7 +92,7 @@ pub struct LoopState {
     /// Open gates.
     pub gates: IndexMap<GateId, Gate>,
     /// Native turn ids that were announced; true once the turn was started (N10).
-    pub native_turns: BTreeMap<String, bool>,
+    pub native_turns: Arc<BTreeMap<String, bool>>,
 }
 
 /// An input that waits.
@@ -148,7 +148,7 @@ impl LoopState {
             running: false,
             operations: IndexMap::new(),
             gates: IndexMap::new(),
-            native_turns: BTreeMap::new(),
+            native_turns: Arc::default(),
         }
     }
 
