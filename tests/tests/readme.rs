@@ -3,7 +3,7 @@
 //! Its shell blocks go to one bash in order; a marker after each tells their outputs apart. The
 //! last block comes after the host was killed and started again, as its text says.
 
-use harness_tests::{Host, Setup, TOKEN, missing, root};
+use harness_tests::{Conversation, Host, Setup, TOKEN, missing, root};
 use serde_json::{Value, json};
 use std::process::Stdio;
 use std::time::Duration;
@@ -64,6 +64,11 @@ fn is_id(word: &str) {
     assert!(uuid::Uuid::parse_str(word).is_ok(), "{word} is an id");
 }
 
+async fn is_paused(session: &Conversation) {
+    let mode = session.mode("goal").await.expect("a goal");
+    assert!(mode["state"].as_str().unwrap().starts_with("paused"), "{mode}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_walk_through_works_as_printed() {
     if missing(&["bash", "curl", "jq", "grep"]) {
@@ -84,10 +89,10 @@ async fn the_walk_through_works_as_printed() {
     for name in ["/goal", "/plan", "/note", "/work"] {
         assert!(names.as_array().unwrap().contains(&json!(name)), "{names}");
     }
-    assert_eq!(
-        values(create),
-        [json!({"id": "goal", "state": "active", "tagText": "ship the release"})]
-    );
+    let modes = values(create);
+    assert_eq!((modes.len(), &modes[0]["id"]), (1, &json!("goal")), "{create}");
+    assert!(modes[0]["state"].as_str().unwrap().starts_with("active"), "{create}");
+    assert!(modes[0]["tagText"].is_string(), "{create}");
     assert_eq!(follow.lines().next(), Some("event: snapshot"));
     assert!(
         follow.contains("event: TurnStarted") && follow.contains("event: TokenDelta"),
@@ -97,7 +102,8 @@ async fn the_walk_through_works_as_printed() {
     let [interrupted, status, goal] = words(stop)[..] else {
         panic!("{stop}");
     };
-    assert_eq!((interrupted, goal), ("true", "paused"));
+    assert_eq!(interrupted, "true");
+    assert!(goal.starts_with("paused"), "{goal}");
     assert!(["cancelled", "completed"].contains(&status), "{status}");
 
     let (id, rest) = beside.split_once('\n').unwrap();
@@ -164,7 +170,7 @@ async fn the_walk_through_works_as_printed() {
     let paused = paused.at(&client);
     let turns = |events: &[Value]| events.iter().filter(|e| e["type"] == "TurnStarted").count();
     let ran = turns(&paused.journal().await);
-    assert_eq!(paused.mode("goal").await.unwrap()["state"], "paused");
+    is_paused(&paused).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(turns(&paused.journal().await), ran, "a paused goal stays paused");
     let resumed = paused.command("/goal resume").await.ok(200);
@@ -192,6 +198,6 @@ async fn n12_stop_disarms_a_goal_for_good() {
         }
     });
     assert_eq!(quiet.await.ok(), None, "no turn for 3 s");
-    assert_eq!(goal.mode("goal").await.unwrap()["state"], "paused");
+    is_paused(&goal).await;
     assert!(!goal.interrupt().await, "nothing is left to stop");
 }
