@@ -76,7 +76,9 @@ pub(crate) fn spec(config: &[(&str, &str)]) -> ProviderSpec {
         cwd: ProcessCwd::Path("/".into()),
     };
     spec.grants.process.insert("cat".to_owned(), cat);
-    spec.grants.http.insert("http://127.0.0.1:9".to_owned(), HttpGrant::default());
+    spec.grants
+        .http
+        .insert("http://127.0.0.1:9".to_owned(), HttpGrant::default());
     spec
 }
 
