@@ -305,7 +305,7 @@ async fn check_restored(busy: &Busy, client: &Client, left: &[Record]) {
 
 /// Acceptance: 200 random points.
 #[tokio::test(flavor = "multi_thread")]
-async fn r80_two_hundred_kills_under_load_lose_and_repeat_nothing() {
+async fn r80_i35_two_hundred_kills_under_load_lose_and_repeat_nothing() {
     let begun = Instant::now();
     let mut setup = Setup::configured(config());
     let mut last: Vec<Busy> = Vec::new();

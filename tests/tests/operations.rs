@@ -13,7 +13,8 @@ const PROBE: &str = "guest/probe";
 
 fn start(more: &str) -> Host {
     let config = format!(
-        "[[provider]]\ncomponent = {:?}\n[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n{more}",
+        "[limits]\nfailures = 1000\nbackoff = \"10ms\"\nbackoff_max = \"10ms\"\ndrain = \"1s\"\n\
+         [[provider]]\ncomponent = {:?}\n[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n{more}",
         guests::PROBE
     );
     Setup::configured(&config).start()
@@ -522,14 +523,15 @@ async fn i42_a_spinning_prepare_delays_nobody_else() {
     tokio::time::timeout(Duration::from_secs(20), work).await.expect("without delay");
     let (answer, took, spinning) = spin.await.unwrap();
     answer.problem(504, "provider_timeout");
-    assert!(took < Duration::from_millis(2_500), "slice and margin: {took:?}");
-    assert_eq!(spinning.command("/control again").await.ok(200)["status"], "completed");
+    assert!(took < Duration::from_secs(5), "cut at its slice, long before its deadline: {took:?}");
+    let again = spinning.command("/control again").await.ok(200);
+    assert_eq!(again["status"], "completed");
 }
 
 /// An abort that is ignored: the instance is gone in time, and queued prompts go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn i43_after_an_ignored_abort_queued_prompts_start() {
-    let host = start("[limits]\ndrain = \"500ms\"\n");
+    let host = start("");
     let client = host.client();
     let session = client.prompted(PROBE, "probe:turn deaf 600000").await;
     session.until_status("in_progress").await;
