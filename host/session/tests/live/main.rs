@@ -13,13 +13,16 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod activities;
 mod crash;
 mod creation;
+mod fairness;
 mod faults;
 mod gates;
 mod idempotency;
 mod native;
 mod operations;
+mod outcomes;
 mod parking;
 mod queue;
 mod race_operations;

@@ -8,19 +8,22 @@ use std::time::Duration;
 
 /// Sequences of the enduring frames until one of this name has come.
 async fn enduring_until(subscription: &mut Subscription, last: &str) -> Vec<u64> {
-    let mut seqs = Vec::new();
-    loop {
-        match patient("a frame", subscription.next()).await {
-            Some(Item::Frame(frame)) => {
-                seqs.extend(frame.seq);
-                if frame.name == last {
-                    return seqs;
+    patient("the frames", async {
+        let mut seqs = Vec::new();
+        loop {
+            match subscription.next().await {
+                Some(Item::Frame(frame)) => {
+                    seqs.extend(frame.seq);
+                    if frame.name == last {
+                        return seqs;
+                    }
                 }
+                Some(Item::Snapshot { .. }) => {}
+                other => panic!("{other:?} after {seqs:?}"),
             }
-            Some(Item::Snapshot { .. }) => {}
-            other => panic!("{other:?} after {seqs:?}"),
         }
-    }
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

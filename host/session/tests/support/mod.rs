@@ -1,5 +1,6 @@
 //! A host over a real store and scripted harnesses, and the verbs that tests are written in.
 
+pub mod instance;
 pub mod probe;
 pub mod seat;
 
