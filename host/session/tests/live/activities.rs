@@ -3,7 +3,7 @@
 use crate::scenes::idle;
 use crate::support::{World, breathe, code, forward, joined, patient};
 use harness_core::abort::AbortReason;
-use harness_core::provider::{CallError, TurnStart};
+use harness_core::provider::CallError;
 use std::time::Duration;
 
 #[tokio::test]
