@@ -195,7 +195,7 @@ pub(crate) enum Scope {
     Read,
     /// Prompt, run operations, answer gates
     Invoke,
-    /// Everything, tokens and providers included
+    /// Manage providers, tokens, projects and workspaces, read metrics
     Admin,
 }
 

@@ -396,12 +396,30 @@ fn shape_problem(text: &str, error: &toml::de::Error) -> Problem {
             format!("add `{missing} = …`"),
         );
     }
-    let remedy = if message.starts_with("invalid type") {
-        "write the value in that form"
-    } else {
-        "correct the line; the file is TOML"
-    };
-    Problem::new(line, message.replace('\n', ", "), remedy)
+    if let Some(rest) = message.strip_prefix("invalid type: ") {
+        let words = rest
+            .replace("expected i64", "expected a whole number")
+            .replace("expected f64", "expected a number");
+        let key = line
+            .and_then(|line| key_on(text, line))
+            .map_or_else(String::new, |key| format!("`{key}`: "));
+        return Problem::new(
+            line,
+            format!("{key}wrong type: {words}"),
+            "write the value in that form",
+        );
+    }
+    Problem::new(
+        line,
+        message.replace('\n', ", "),
+        "correct the line; the file is TOML",
+    )
+}
+
+/// What stands before the equals sign of a line.
+fn key_on(text: &str, line: usize) -> Option<&str> {
+    let (key, _) = text.lines().nth(line.checked_sub(1)?)?.split_once('=')?;
+    Some(key.trim())
 }
 
 fn nearest_words(unknown: &str, known: &[&str]) -> String {

@@ -69,7 +69,12 @@ impl Remote {
         scopes: &[TokenScope],
         projects: &[ProjectId],
     ) -> Result<(Token, String), Failure> {
-        let body = json!({"name": name, "scopes": scopes, "projects": projects});
+        let mut body = json!({"name": name, "scopes": scopes});
+        if !projects.is_empty()
+            && let Some(body) = body.as_object_mut()
+        {
+            body.insert("projects".into(), json!(projects));
+        }
         let mut row: Row = self.ask(Method::POST, "/v1/tokens", Some(body)).await?;
         let secret = row
             .token

@@ -10,4 +10,6 @@
 mod help;
 mod serve;
 mod support;
+mod telemetry;
+mod tls;
 mod token;
