@@ -22,7 +22,6 @@ impl Answer {
     ///
     /// # Panics
     /// Another status.
-    #[must_use]
     pub fn ok(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.body);
         self.body

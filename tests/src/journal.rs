@@ -31,7 +31,7 @@ pub fn read_database(data: &Path) -> BTreeMap<String, Vec<Record>> {
         .unwrap();
     let rows = select
         .query_map([], |row| {
-            let (id, seq): (String, u64) = (row.get(0)?, row.get(1)?);
+            let (id, seq): (String, i64) = (row.get(0)?, row.get(1)?);
             let (kind, bytes): (u8, Vec<u8>) = (row.get(2)?, row.get(3)?);
             Ok((id, seq, kind, bytes))
         })
@@ -44,6 +44,7 @@ pub fn read_database(data: &Path) -> BTreeMap<String, Vec<Record>> {
             &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]
         );
         let journal = journals.entry(id).or_default();
+        let seq = u64::try_from(seq).unwrap();
         assert_eq!(seq, journal.len() as u64 + 1, "a journal has a gap");
         journal.push(Record {
             seq,

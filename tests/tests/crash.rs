@@ -309,7 +309,7 @@ async fn r80_i35_two_hundred_kills_under_load_lose_and_repeat_nothing() {
     let begun = Instant::now();
     let mut setup = Setup::configured(config());
     let mut last: Vec<Busy> = Vec::new();
-    let mut left = BTreeMap::new();
+    let mut left: BTreeMap<String, Vec<Record>> = BTreeMap::new();
     let (mut prompts, mut operations, mut events_seen) = (0, 0, 0);
     for run in 0..=RUNS {
         let host = setup.start();
