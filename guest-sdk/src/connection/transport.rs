@@ -1,7 +1,7 @@
 //! What a connection stands on: a process with three pipes, and time.
 //!
 //! A trait, so that everything above it runs natively too: in a component it is
-//! the `process` grant ([`granted`](super::granted)), in a test a real child
+//! the `process` grant (`granted`), in a test a real child
 //! process or two in-memory pipes.
 
 use futures::future::LocalBoxFuture;

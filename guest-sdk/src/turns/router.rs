@@ -8,7 +8,7 @@
 //!   events, after merging neighbours ([`NativeEvent::merge`]);
 //! - a *claimed* queue that is behind slows the reader ([`TurnRouter::pressure`]);
 //!   its consumer must therefore not wait for the reader while it leaves events
-//!   in the queue (as [`drive`](super::drive) does not);
+//!   in the queue (as [`drive`](fn@super::drive) does not);
 //! - an *unclaimed* queue must not slow the reader, because what will claim it may
 //!   wait for the reader: beyond its bound the oldest events go, and the claimer
 //!   is told how many ([`Signal::Dropped`]);
