@@ -102,15 +102,17 @@ impl Drafts {
     fn watch(&self, key: Key, draft: Arc<Draft>) {
         let (kept, idle) = (self.kept.clone(), self.idle);
         tokio::spawn(async move {
+            let due = || *draft.used.lock().unwrap_or_else(PoisonError::into_inner) + idle;
             loop {
-                let used = *draft.used.lock().unwrap_or_else(PoisonError::into_inner);
-                let due = used + idle;
-                if Instant::now() >= due {
+                tokio::time::sleep_until(due()).await;
+                // Looked at again under the entry's lock: nobody takes it up in between.
+                kept.remove_if(&key, |_, entry| {
+                    Arc::ptr_eq(entry, &draft) && Instant::now() >= due()
+                });
+                if kept.get(&key).is_none_or(|e| !Arc::ptr_eq(&e, &draft)) {
                     break;
                 }
-                tokio::time::sleep_until(due).await;
             }
-            kept.remove_if(&key, |_, entry| Arc::ptr_eq(entry, &draft));
             if let Some(instance) = draft.instance.get() {
                 instance.dispose(AbortReason::Idle).await;
             }

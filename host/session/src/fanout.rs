@@ -41,6 +41,8 @@ impl Fanout {
 
     /// A new subscriber: everything published from now on reaches it.
     pub(crate) fn subscribe(&mut self, tip: Seq) -> Feed {
+        // Who came and went while nothing was published leaves nothing behind.
+        self.sweep();
         let (queue, receiver) = mpsc::channel(EGRESS);
         let lagged = Arc::new(AtomicBool::new(false));
         self.subscribers.push(Subscriber {

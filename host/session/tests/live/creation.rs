@@ -2,7 +2,7 @@
 
 use crate::scenes::say;
 use crate::support::seat::request;
-use crate::support::{World, code, command, joined};
+use crate::support::{World, code, command, forward, joined};
 use harness_core::abort::{AbortHandle, AbortReason};
 use harness_core::content::Block;
 use harness_core::provider::{CallError, ParamValue, Params, Refusal};
@@ -10,6 +10,7 @@ use harness_core::view::{OutcomeStatus, Status};
 use harness_journal::fault::Fault;
 use harness_journal::{WorkspaceState, WorkspaceTarget};
 use harness_session::{Caller, First};
+use std::time::Duration;
 
 fn prompt(text: &str) -> First {
     First::Prompt(vec![Block::Text { text: text.into() }])
@@ -371,6 +372,57 @@ async fn r52_i7_a_workspace_that_cannot_be_linked() {
     assert_eq!(world.probe.native_calls(), calls);
     let prompted = joined(world.create(prompt("x"))).await;
     assert_eq!(code(&prompted), "workspace_link_failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r40_r43_a_workspace_that_is_being_set_up() {
+    let world = World::still(|_| {}).await;
+    let local = WorkspaceTarget::Local {
+        root_path: world.dir.path().to_string_lossy().into_owned(),
+    };
+    let starting = WorkspaceState::Initializing;
+    world.workspace("slow", local, starting).await;
+    let mut body = world.request(World::first("/c go"));
+    body.draft.workspace_id = Some("slow".parse().unwrap());
+    let drafted = world.host.draft_command_state(body.draft.clone()).await;
+    assert_eq!(code(&drafted), "workspace_not_ready", "no wait");
+    // Creation waits, at most thirty seconds.
+    let refused = world.create_as(Caller::default(), body.clone());
+    forward(Duration::from_secs(25)).await;
+    assert!(!refused.is_finished());
+    forward(Duration::from_secs(10)).await;
+    assert_eq!(code(&joined(refused).await), "workspace_not_ready");
+    assert!(world.listed().await.is_empty());
+    let created = world.create_as(Caller::default(), body);
+    let (id, ready) = ("slow".parse().unwrap(), WorkspaceState::Ready);
+    let catalog = world.host.catalog();
+    catalog.set_workspace_state(id, ready).await.unwrap();
+    forward(Duration::from_secs(1)).await;
+    world.probe.invokes.next().await.completes("");
+    joined(created).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s33_who_was_told_reads_what_follows_from_it() {
+    let world = World::new().await;
+    for _ in 0..40 {
+        let created = world.create(World::first("/c go"));
+        world.probe.invokes.next().await.completes("");
+        let created = joined(created).await.unwrap();
+        assert_eq!(created.session.status, Status::Completed);
+        let seat = world.seat(created.session.id);
+        world.host.snapshot(seat.id).await.unwrap();
+        let operation = seat.operate("/x go");
+        world.probe.invokes.next().await.completes_with(
+            "",
+            Params::from([("plan".into(), ParamValue::Boolean(true))]),
+        );
+        joined(operation).await.unwrap();
+        let row = seat.view().await;
+        assert_eq!(row.status, Status::Completed);
+        assert_eq!(row.params["plan"], ParamValue::Boolean(true));
+        world.pool_is_whole().await;
+    }
 }
 
 #[tokio::test]

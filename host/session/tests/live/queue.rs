@@ -43,6 +43,22 @@ async fn s43_prompts_start_one_by_one_in_order() {
 }
 
 #[tokio::test]
+async fn r10_a_prompt_that_begins_with_a_slash_is_literal() {
+    let scene = idle().await;
+    let invokes = scene.world.probe.invokes.count();
+    scene.seat.prompt("/plan  x ").await;
+    let call = scene.world.probe.prompts.next().await;
+    assert_eq!(
+        call.text, r#"[Text { text: "/plan  x " }]"#,
+        "byte for byte"
+    );
+    assert_eq!(scene.world.probe.invokes.count(), invokes);
+    call.starts();
+    scene.world.probe.dones.next().await.ends();
+    scene.seat.until(Status::Completed).await;
+}
+
+#[tokio::test]
 async fn s40_i31_the_sixty_fifth_input_is_rejected() {
     let scene = turn_running().await;
     for n in 0..64 {
