@@ -19,8 +19,11 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 3600 * SECOND;
 const DAY: u64 = 24 * HOUR;
 
+/// Answers the value of a variable.
+type Lookup = dyn Fn(&str) -> Option<String>;
+
 /// How environment variables are looked up; tests have variables of their own.
-pub(crate) struct Environment(Box<dyn Fn(&str) -> Option<String>>);
+pub(crate) struct Environment(Box<Lookup>);
 
 impl Environment {
     /// The variables of this process.

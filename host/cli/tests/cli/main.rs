@@ -8,6 +8,7 @@
 )]
 
 mod help;
+mod provider;
 mod serve;
 mod support;
 mod telemetry;
