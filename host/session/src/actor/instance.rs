@@ -115,6 +115,10 @@ impl Actor {
         for waiter in std::mem::take(&mut self.instance.waiters) {
             let _ = waiter.send(result.clone());
         }
+        if self.session.live.closing {
+            // It came up while the host went down.
+            drop(self.dispose_current(AbortReason::Shutdown));
+        }
     }
 
     /// The loop has another harness: its instance takes no new calls here, and is disposed of

@@ -331,6 +331,37 @@ async fn r69_r70_a_caller_that_leaves_during_an_attached_control_aborts_only_it(
 }
 
 #[tokio::test]
+async fn r68_r72_a_prompt_that_starts_after_its_stop_is_ended() {
+    let scene = crate::scenes::prompt_starting().await;
+    let Runner::Starting(call) = scene.runner else {
+        unreachable!()
+    };
+    let probe = scene.world.probe.clone();
+    probe.hold(&probe.ignore_aborts);
+    call.ignores_abort();
+    let stop = scene.seat.stop();
+    call.aborted().await;
+    let late = call.channel();
+    call.starts();
+    let done = probe.dones.next().await;
+    assert_eq!(done.abort_reason(), Some(AbortReason::UserStop));
+    done.ends();
+    assert!(joined(stop).await.unwrap());
+    assert_eq!(scene.seat.last_end().await, "TurnInterrupted:user");
+    // What comes later from it finds nothing to change, whoever owns the session then.
+    scene.seat.prompt("next").await;
+    let next = probe.prompts.next().await;
+    assert_eq!(say(&late, "late").await, Err(ChannelError::Closed));
+    assert!(late.bind_native_session("late".into()).await.is_err());
+    assert_eq!(scene.seat.view().await.agent_session_id, None);
+    next.starts();
+    probe.dones.next().await.ends();
+    scene.seat.until(Status::Completed).await;
+    assert_eq!(scene.seat.texts().await, ["starts", "next"]);
+    scene.world.pool_is_whole().await;
+}
+
+#[tokio::test]
 async fn r69_after_started_the_callers_departure_is_void() {
     let scene = idle().await;
     let gone = AbortHandle::new();

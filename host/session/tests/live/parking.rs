@@ -262,6 +262,31 @@ async fn s37_a_deleted_session_is_gone_at_once() {
 }
 
 #[tokio::test]
+async fn s94_an_instance_that_opens_during_a_shutdown_is_ended() {
+    let scene = idle().await;
+    let probe = scene.world.probe.clone();
+    probe
+        .instance()
+        .dies(harness_core::provider::CallError::Lost("gone".into()));
+    probe.hold(&probe.hold_opening);
+    let operation = scene.seat.operate("/c go");
+    let opening = probe.openings.next().await;
+    assert!(scene.seat.host.shutdown().await);
+    opening.answer(Ok(()));
+    let refused = joined(operation).await;
+    assert!(refused.is_err(), "{refused:?}");
+    until("its end", || {
+        probe.instance().disposals.lock().unwrap().len() == 1
+    })
+    .await;
+    assert_eq!(
+        probe.invokes.count(),
+        1,
+        "the session's first operation alone"
+    );
+}
+
+#[tokio::test]
 async fn s94_shutdown_stops_what_runs_and_admits_nothing() {
     let scene = crate::scenes::turn_running().await;
     let waiting = scene.seat.prompt("waits").await;
