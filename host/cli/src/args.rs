@@ -62,7 +62,7 @@ pub(crate) struct ServeArgs {
     pub(crate) config: ConfigArgs,
     /// Provider component to serve, without grants and with default limits; may be repeated
     ///
-    /// Grants, settings and limits of a provider need a [[provider]] table in the configuration.
+    /// Grants, settings and limits of a provider need a `[[provider]]` table in the configuration.
     #[arg(
         long = "provider",
         env = "HARNESS_PROVIDER",

@@ -1,5 +1,5 @@
 //! The configuration file, in two stages: as written ([`written`]), then resolved and checked
-//! ([`resolve`]): secrets looked up, paths absolute, sizes and durations numbers within their range.
+//! ([`mod@resolve`]): secrets looked up, paths absolute, sizes and durations numbers within their range.
 //!
 //! Invariants
 //! - An unknown key, a value outside its range, a secret or a path that does not exist is an error
