@@ -1,9 +1,11 @@
 //! Approvals and questions.
 
 use crate::bindings::harness::provider::types as wit;
+use harness_core::content::MAX_WRITE_BYTES;
 use harness_core::gate::{
     ApprovalDecision, ApprovalRequest, Choice, FormAnswer, Question, QuestionForm,
 };
+use harness_core::provider::ChannelError;
 
 /// What a provider wants approved.
 pub(crate) fn approval_request(request: wit::ApprovalRequest) -> ApprovalRequest {
@@ -27,8 +29,17 @@ pub(crate) fn approval_decision(decision: ApprovalDecision) -> wit::ApprovalDeci
 }
 
 /// What a provider asks.
-pub(crate) fn question_form(form: wit::QuestionForm) -> QuestionForm {
-    QuestionForm {
+///
+/// # Errors
+/// `Limit` beyond 1 MiB in all, the bound of one write (W3).
+pub(crate) fn question_form(form: wit::QuestionForm) -> Result<QuestionForm, ChannelError> {
+    let bytes = size(&form);
+    if bytes > MAX_WRITE_BYTES {
+        return Err(ChannelError::Limit(format!(
+            "a form has {bytes} bytes; the limit is {MAX_WRITE_BYTES}"
+        )));
+    }
+    Ok(QuestionForm {
         id: form.id,
         title: form.title,
         questions: form
@@ -52,7 +63,19 @@ pub(crate) fn question_form(form: wit::QuestionForm) -> QuestionForm {
                 secret: q.secret,
             })
             .collect(),
-    }
+    })
+}
+
+fn size(form: &wit::QuestionForm) -> usize {
+    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let choice = |c: &wit::Choice| c.value.len() + c.label.len() + optional(&c.description);
+    let question = |q: &wit::Question| {
+        q.id.len()
+            + q.label.len()
+            + optional(&q.description)
+            + q.choices.iter().map(choice).sum::<usize>()
+    };
+    form.id.len() + form.title.len() + form.questions.iter().map(question).sum::<usize>()
 }
 
 /// The answer to a form.

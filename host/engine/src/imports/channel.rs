@@ -18,6 +18,8 @@ use wasmtime::component::{Accessor, Resource};
 
 /// Most messages of one `history` call.
 const MAX_HISTORY: u32 = 1000;
+/// Largest id of an approval or form, in bytes.
+const MAX_REQUEST_ID: usize = 256;
 /// Largest native session id, in bytes.
 const MAX_NATIVE_ID: usize = 1024;
 
@@ -148,6 +150,10 @@ impl HostChannel for Ctx {
     }
 
     fn withdraw(&mut self, handle: Resource<ChannelHandle>, id: String) -> Result<()> {
+        // No request has a longer id.
+        if id.len() > MAX_REQUEST_ID {
+            return Ok(());
+        }
         if let Some(port) = self.table.get(&handle)?.0.port() {
             port.withdraw(id);
         }
@@ -248,7 +254,10 @@ impl<T: Send + 'static> HostChannelWithStore<T> for HasCtx {
         form: wit::QuestionForm,
     ) -> Answer<wit::FormAnswer> {
         let invocation = channel(accessor, &handle)?;
-        let form = convert::question_form(form);
+        let form = match convert::question_form(form) {
+            Ok(form) => form,
+            Err(error) => return answer(Err(error)),
+        };
         if let Err(breach) = GateAsk::AskUser(form.clone()).check() {
             return answer(Err(ChannelError::Limit(breach)));
         }

@@ -9,8 +9,9 @@ use crate::convert;
 use crate::instance::ctx::{Ctx, HasCtx};
 use crate::instance::shared::Shared;
 use harness_core::provider::InstanceScope;
-use harness_core::state_store::StateScope;
+use harness_core::state_store::{StateError, StateScope};
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::component::Accessor;
 
 /// Largest key, in bytes.
@@ -50,8 +51,35 @@ fn resolve(
     Ok((scope, grant.max_bytes))
 }
 
-fn shared<T: Send>(accessor: &Accessor<T, HasCtx>) -> Arc<Shared> {
-    accessor.with(|mut a| a.get().shared.clone())
+/// One state call: the instance, the resolved scope, and its place among the pending ones. Each
+/// may hold a value, so their number is bounded.
+struct Call {
+    shared: Arc<Shared>,
+    scope: StateScope,
+    limit: u64,
+    _pending: OwnedSemaphorePermit,
+}
+
+fn enter<T: Send>(
+    accessor: &Accessor<T, HasCtx>,
+    scope: Scope,
+    key: &str,
+) -> Result<Call, wit::ChannelError> {
+    let (shared, pending) = accessor.with(|mut a| {
+        let ctx = a.get();
+        (ctx.shared.clone(), ctx.state_calls.clone())
+    });
+    let _pending = pending.try_acquire_owned().map_err(|_| {
+        let most = shared.installed.limits.pending_calls;
+        wit::ChannelError::Limit(format!("{most} state calls are pending already"))
+    })?;
+    let (scope, limit) = resolve(&shared, scope, key)?;
+    Ok(Call {
+        shared,
+        scope,
+        limit,
+        _pending,
+    })
 }
 
 impl<T: Send + 'static> HostWithStore<T> for HasCtx {
@@ -60,13 +88,12 @@ impl<T: Send + 'static> HostWithStore<T> for HasCtx {
         scope: Scope,
         key: String,
     ) -> Answer<Option<Vec<u8>>> {
-        let shared = shared(accessor);
-        let (scope, _) = match resolve(&shared, scope, &key) {
-            Ok(resolved) => resolved,
+        let call = match enter(accessor, scope, &key) {
+            Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };
-        let installed = &shared.installed;
-        let value = installed.state.get(&installed.id, &scope, &key).await;
+        let installed = &call.shared.installed;
+        let value = installed.state.get(&installed.id, &call.scope, &key).await;
         Ok(value.map_err(|error| convert::state_error(&error)))
     }
 
@@ -76,27 +103,36 @@ impl<T: Send + 'static> HostWithStore<T> for HasCtx {
         key: String,
         value: Vec<u8>,
     ) -> Answer<()> {
-        let shared = shared(accessor);
-        let (scope, limit) = match resolve(&shared, scope, &key) {
-            Ok(resolved) => resolved,
+        let call = match enter(accessor, scope, &key) {
+            Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };
-        let installed = &shared.installed;
+        let bytes = (key.len() + value.len()) as u64;
+        if bytes > call.limit {
+            let error = StateError::Limit {
+                bytes,
+                limit: call.limit,
+            };
+            return Ok(Err(convert::state_error(&error)));
+        }
+        let installed = &call.shared.installed;
         let done = installed
             .state
-            .set(&installed.id, &scope, &key, value, limit)
+            .set(&installed.id, &call.scope, &key, value, call.limit)
             .await;
         Ok(done.map_err(|error| convert::state_error(&error)))
     }
 
     async fn delete(accessor: &Accessor<T, Self>, scope: Scope, key: String) -> Answer<()> {
-        let shared = shared(accessor);
-        let (scope, _) = match resolve(&shared, scope, &key) {
-            Ok(resolved) => resolved,
+        let call = match enter(accessor, scope, &key) {
+            Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };
-        let installed = &shared.installed;
-        let done = installed.state.delete(&installed.id, &scope, &key).await;
+        let installed = &call.shared.installed;
+        let done = installed
+            .state
+            .delete(&installed.id, &call.scope, &key)
+            .await;
         Ok(done.map_err(|error| convert::state_error(&error)))
     }
 }

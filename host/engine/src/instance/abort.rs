@@ -6,7 +6,7 @@
 
 use crate::flag::Flag;
 use harness_core::abort::{AbortHandle, AbortReason, AbortSignal};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// See the module.
 #[derive(Clone)]
@@ -17,6 +17,7 @@ struct Inner {
     outer: AbortSignal,
     instance: AbortSignal,
     over: Flag,
+    lasting: OnceLock<AbortSignal>,
 }
 
 impl CallAbort {
@@ -27,6 +28,7 @@ impl CallAbort {
             outer,
             instance,
             over: Flag::default(),
+            lasting: OnceLock::new(),
         }))
     }
 
@@ -74,20 +76,24 @@ impl CallAbort {
         self.0.over.is_raised()
     }
 
-    /// A signal for what belongs to this call: it fires with it, and when it is over.
+    /// The signal for what belongs to this call: it fires with it, and when it is over. One task
+    /// fires it, however often it is asked for.
     pub(crate) fn lasting(&self, runtime: &tokio::runtime::Handle) -> AbortSignal {
-        let handle = AbortHandle::new();
-        let signal = handle.signal();
-        let abort = self.clone();
-        runtime.spawn(async move {
-            let reason = tokio::select! {
-                biased;
-                () = abort.over() => abort.reason().unwrap_or(AbortReason::OwnerStopped),
-                reason = abort.fired() => reason,
-            };
-            handle.abort(reason);
+        let signal = self.0.lasting.get_or_init(|| {
+            let handle = AbortHandle::new();
+            let signal = handle.signal();
+            let abort = self.clone();
+            runtime.spawn(async move {
+                let reason = tokio::select! {
+                    biased;
+                    () = abort.over() => abort.reason().unwrap_or(AbortReason::OwnerStopped),
+                    reason = abort.fired() => reason,
+                };
+                handle.abort(reason);
+            });
+            signal
         });
-        signal
+        signal.clone()
     }
 
     /// Resolves when the call has ended.

@@ -4,6 +4,7 @@ use super::limiter::StoreLimiter;
 use super::shared::Shared;
 use harness_core::provider::InstanceHost;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
@@ -19,6 +20,8 @@ pub(crate) struct Ctx {
     pub(crate) shared: Arc<Shared>,
     /// The session's side.
     pub(crate) host: Arc<dyn InstanceHost>,
+    /// Room for pending state calls.
+    pub(crate) state_calls: Arc<Semaphore>,
     /// Its granted programs and origins.
     pub(crate) native: crate::imports::Native,
 }

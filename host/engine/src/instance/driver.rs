@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use wasmtime::component::{Accessor, ResourceTable};
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 
@@ -187,6 +187,7 @@ fn store(
         limiter: StoreLimiter::new(limits.memory),
         shared: shared.clone(),
         host,
+        state_calls: Arc::new(Semaphore::new(limits.pending_calls)),
         native,
     };
     let mut store = Store::new(installed.engine.wasmtime(), ctx);

@@ -35,6 +35,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
                 encoding: Encoding::Module,
                 ..
             } if depth == 0 => return Err(LoadError::CoreModule),
+            Payload::UnknownSection { id, range, .. } => {
+                let at = range.start;
+                return Err(LoadError::Malformed(format!(
+                    "unknown section {id} (at byte {at})"
+                )));
+            }
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {

@@ -1,6 +1,10 @@
 //! The session's side of the port, scripted, and the guests to run against it.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses a part of it"
+)]
 
 mod guests;
 mod host;
