@@ -1,9 +1,11 @@
 //! New sessions, and discovery before there is one (R40, R43, R47-R53, S101).
 
+use crate::acting::{check_title, command_id, feed_keyed, origin};
 use crate::actor::{Actor, Source};
 use crate::handle::Handle;
-use crate::host::{Host, check_title, command_id, feed_keyed, no_commands, origin, view_of};
+use crate::host::Host;
 use crate::operations::{Attempt, Attempted, attempt, before_reserve, ready_harness};
+use crate::reading::{no_commands, view_of};
 use crate::requests::{
     Caller, CommandStateView, CreateRequest, Created, DraftRequest, First, OperationRequest,
 };

@@ -4,6 +4,7 @@
 //! held across an await; append before acknowledge and before fan-out. Not here: what follows
 //! from an input (`harness-core`), how components run (`harness-engine`), HTTP (`harness-api`).
 
+mod acting;
 mod actor;
 mod channel;
 mod config;
@@ -14,9 +15,11 @@ mod drafts;
 mod fanout;
 mod handle;
 mod host;
+mod keys;
 mod link;
 mod observer;
 mod operations;
+mod reading;
 mod recovery;
 mod requests;
 mod signals;
@@ -25,7 +28,8 @@ mod subscription;
 mod workspaces;
 
 pub use config::HostConfig;
-pub use host::{Host, KeyState, Parts};
+pub use host::{Host, Parts};
+pub use keys::KeyState;
 pub use observer::{NoObserver, SessionObserver};
 pub use requests::*;
 pub use subscription::{Item, JournalPage, Start, Subscription};

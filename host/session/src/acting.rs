@@ -1,0 +1,308 @@
+//! What a client asks for: prompts, operations, stops, answers, settings (S37, R42, R44, R45, S103).
+
+use crate::actor::{Fed, Msg};
+use crate::handle::Handle;
+use crate::host::Host;
+use crate::operations::{Attempt, attempt, ready_harness};
+use crate::requests::{
+    Caller, Delivery, GateAnswer, InputRequest, Keyed, OperationRequest, SettingsRequest,
+};
+use harness_core::abort::AbortSignal;
+use harness_core::gate::{GateAsk, GateReply};
+use harness_core::ids::{CommandId, LoopId, SessionId};
+use harness_core::refusal::Refused;
+use harness_core::session::{Answer, Input, Origin, check_model, effective_params, merge_params};
+use harness_core::view::{OperationResult, SessionView};
+use harness_journal::{IdempotencyScope, PermissionRule};
+use uuid::Uuid;
+
+impl Host {
+    /// Runs a native operation (R42). `gone` fires when its caller has left.
+    ///
+    /// # Errors
+    /// §6 R42.
+    pub async fn invoke(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: OperationRequest,
+        gone: AbortSignal,
+    ) -> Result<OperationResult, Refused> {
+        self.admit()?;
+        let handle = self.live(id).await?;
+        let keyed = caller.key.map(|key| (IdempotencyScope::Session, key));
+        let command_id = command_id(&caller);
+        let caller = caller.identity;
+        attempt(
+            self.deps(),
+            &handle,
+            Attempt {
+                command_id,
+                caller,
+                keyed,
+                request,
+                gone,
+            },
+        )
+        .await
+        .result
+    }
+
+    /// Accepts a prompt (S103).
+    ///
+    /// # Errors
+    /// Refused by §9 S103; nothing was recorded.
+    pub async fn submit(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: InputRequest,
+    ) -> Result<CommandId, Refused> {
+        self.admit()?;
+        let handle = self.live(id).await?;
+        let origin = origin(&caller);
+        let command_id = origin.command_id;
+        let InputRequest {
+            blocks,
+            loop_id,
+            no_fold,
+            fold_only,
+        } = request;
+        let input = Input::Submit {
+            origin,
+            blocks,
+            loop_id,
+            no_fold,
+            fold_only,
+        };
+        feed(&handle, &caller, input).await?;
+        Ok(command_id)
+    }
+
+    /// Takes a queued or held input back (S113).
+    ///
+    /// # Errors
+    /// The session is faulted, or nothing could be recorded.
+    pub async fn retract(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        target: CommandId,
+    ) -> Result<bool, Refused> {
+        let handle = self.live(id).await?;
+        match feed(
+            &handle,
+            &caller,
+            Input::Retract {
+                origin: origin(&caller),
+                target,
+            },
+        )
+        .await?
+        .answer
+        {
+            Answer::Bool(retracted) => Ok(retracted),
+            _ => Err(Refused::Internal),
+        }
+    }
+
+    /// Releases held inputs (S114); all of them when `targets` is empty.
+    ///
+    /// # Errors
+    /// Unknown loop; as [`Host::retract`].
+    pub async fn release(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: Option<LoopId>,
+        targets: Vec<CommandId>,
+    ) -> Result<Vec<CommandId>, Refused> {
+        let handle = self.live(id).await?;
+        let input = Input::Release {
+            origin: origin(&caller),
+            loop_id,
+            targets,
+        };
+        match feed(&handle, &caller, input).await?.answer {
+            Answer::Released(ids) => Ok(ids),
+            _ => Err(Refused::Internal),
+        }
+    }
+
+    /// Stops what runs; answers when it has ended (R67).
+    ///
+    /// # Errors
+    /// Unknown session or loop.
+    pub async fn interrupt(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: Option<LoopId>,
+    ) -> Result<bool, Refused> {
+        let handle = self.live(id).await?;
+        if let Some(loop_id) = loop_id
+            && handle.published()?.loop_id != loop_id
+        {
+            return Err(Refused::LoopNotFound(loop_id.to_string()));
+        }
+        let origin = origin(&caller);
+        handle
+            .urgent(|reply| Msg::Interrupt { origin, reply })
+            .await?
+    }
+
+    /// Answers a gate (R44, R45). Rules of "always" are stored first (S83).
+    ///
+    /// # Errors
+    /// §6 R44; the gate stays open unless it was answered.
+    pub async fn answer(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        answer: GateAnswer,
+    ) -> Result<Delivery, Refused> {
+        let handle = self.live(id).await?;
+        if matches!(answer.reply, GateReply::ApproveAlways) {
+            self.store_rules(&handle, &answer).await?;
+        }
+        let input = Input::Answer {
+            origin: origin(&caller),
+            gate_id: answer.gate_id,
+            reply: answer.reply,
+        };
+        Ok(feed(&handle, &caller, input).await?.delivery)
+    }
+
+    async fn store_rules(&self, handle: &Handle, answer: &GateAnswer) -> Result<(), Refused> {
+        let snapshot = handle.call(|reply| Msg::Snapshot { reply }).await?;
+        let gate = snapshot
+            .gates
+            .into_iter()
+            .find(|g| g.gate_id == answer.gate_id);
+        let gate = gate.ok_or(Refused::GateNotFound)?;
+        answer.reply.check(&gate.ask)?;
+        let GateAsk::Permission(request) = gate.ask else {
+            return Ok(());
+        };
+        let rule = |rule: String| PermissionRule {
+            harness_id: snapshot.session.agent.clone(),
+            workspace_id: snapshot.session.workspace_id.clone(),
+            rule,
+        };
+        let rules = request.rules.into_iter().map(rule).collect();
+        self.deps()
+            .catalog
+            .store_rules(rules)
+            .await
+            .map_err(|_| Refused::StoreUnavailable)
+    }
+
+    /// Changes settings.
+    ///
+    /// # Errors
+    /// Values that fail the harness's schema, a busy session, or nothing could be recorded.
+    pub async fn patch(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: SettingsRequest,
+    ) -> Result<SessionView, Refused> {
+        self.admit()?;
+        let handle = self.live(id).await?;
+        let published = handle.published()?;
+        if let Some(title) = &request.title {
+            check_title(title)?;
+        }
+        let agent = request
+            .agent
+            .unwrap_or_else(|| published.view.agent.clone());
+        let swapped = agent != published.view.agent;
+        let params = if swapped || request.params.is_some() || request.model.is_some() {
+            let (harness, info) = ready_harness(self.deps(), &agent)?;
+            if let Some(Some(model)) = &request.model {
+                let native = harness
+                    .status()
+                    .readiness
+                    .map(|r| r.models)
+                    .unwrap_or_default();
+                check_model(&info, &native, model).map_err(Refused::InvalidParams)?;
+            }
+            let given = request.params.unwrap_or_default();
+            let merged = if swapped {
+                effective_params(&info, &given)
+            } else {
+                merge_params(&info, &published.view.params, &given)
+            };
+            Some(merged.map_err(Refused::InvalidParams)?)
+        } else {
+            None
+        };
+        let input = Input::Settings {
+            origin: origin(&caller),
+            title: request.title,
+            // Another harness does not know the old one's model.
+            model: request.model.or(swapped.then_some(None)),
+            params,
+            agent: Some(agent),
+        };
+        feed(&handle, &caller, input).await?;
+        self.session(id).await
+    }
+
+    /// Deletes a session with its journal; refused while it is live.
+    ///
+    /// # Errors
+    /// Unknown id, a live session, or the store failed.
+    pub async fn delete(&self, id: SessionId) -> Result<(), Refused> {
+        self.live(id)
+            .await?
+            .call(|reply| Msg::Delete { reply })
+            .await?
+    }
+}
+
+pub(crate) async fn feed(handle: &Handle, caller: &Caller, input: Input) -> Result<Fed, Refused> {
+    let keyed = caller.key.map(|key| (IdempotencyScope::Session, key));
+    feed_keyed(handle, keyed, input).await
+}
+
+pub(crate) async fn feed_keyed(
+    handle: &Handle,
+    keyed: Option<(IdempotencyScope, Keyed)>,
+    input: Input,
+) -> Result<Fed, Refused> {
+    let fed = handle
+        .call(|reply| Msg::Feed {
+            input,
+            keyed,
+            reply,
+        })
+        .await?;
+    match fed.answer {
+        Answer::Refused(refused) => Err(*refused),
+        _ => Ok(fed),
+    }
+}
+
+pub(crate) fn command_id(caller: &Caller) -> CommandId {
+    caller
+        .key
+        .map_or_else(|| CommandId(Uuid::now_v7()), |key| key.command_id)
+}
+
+pub(crate) fn origin(caller: &Caller) -> Origin {
+    Origin {
+        command_id: command_id(caller),
+        caller: caller.identity.clone(),
+    }
+}
+
+/// A title has 1 to 1024 bytes.
+pub(crate) fn check_title(title: &str) -> Result<(), Refused> {
+    if title.is_empty() || title.len() > 1024 {
+        return Err(Refused::InvalidRequest(
+            "`title` has 1 to 1024 bytes".into(),
+        ));
+    }
+    Ok(())
+}
