@@ -45,6 +45,10 @@ pub struct EngineConfig {
     /// Starts granted programs. Default: this binary, whose `main` must call
     /// [`crate::native::process::supervisor_main`] first.
     pub supervisor: Supervisor,
+    /// Directory of the workspace that detection works in, i.e. the default one of the project
+    /// `default` (G8): a program that runs in the workspace can be asked for its version there.
+    /// Default: none.
+    pub detect_in: Option<PathBuf>,
 }
 
 impl EngineConfig {
@@ -57,6 +61,7 @@ impl EngineConfig {
             compiles: 2,
             instances: 1000,
             supervisor: Supervisor::this_binary(),
+            detect_in: None,
         }
     }
 }

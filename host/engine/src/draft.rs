@@ -4,18 +4,33 @@ use harness_core::content::NewMessage;
 use harness_core::ids::ProjectId;
 use harness_core::provider::{
     Activity, BoxFuture, ChannelError, DiscoveryContext, InstanceHost, InstanceScope, NativeTurn,
-    Params,
+    Params, Workspace,
 };
+use std::path::Path;
 
 /// Answers `closed` to everything (N6).
 pub(crate) struct NoSession {
     project: ProjectId,
+    workspace: Option<Workspace>,
 }
 
 impl NoSession {
     /// Of that project.
     pub(crate) fn new(project: ProjectId) -> Self {
-        Self { project }
+        Self {
+            project,
+            workspace: None,
+        }
+    }
+
+    /// In the project's workspace `default`, which is that directory.
+    pub(crate) fn in_default_workspace(mut self, root: &Path) -> Self {
+        let id = "default".parse().ok();
+        let root_path = root.to_str().map(str::to_owned);
+        self.workspace = id
+            .zip(root_path)
+            .map(|(id, root_path)| Workspace::Local { id, root_path });
+        self
     }
 
     /// Its scope.
@@ -33,7 +48,7 @@ impl InstanceHost for NoSession {
             project_id: self.project.clone(),
             session_id: None,
             native_session_id: None,
-            workspace: None,
+            workspace: self.workspace.clone(),
             model: None,
             effort: None,
             loop_mode: None,

@@ -8,6 +8,7 @@ use crate::config::EngineConfig;
 use crate::native::process::Supervisor;
 use sha2::{Digest, Sha256};
 use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -58,6 +59,7 @@ struct Inner {
     compiles: Arc<Semaphore>,
     instances: Arc<Semaphore>,
     supervisor: Supervisor,
+    detect_in: Option<PathBuf>,
 }
 
 /// A live instance's share of the host's bound.
@@ -108,6 +110,7 @@ impl Engine {
             compiles: Arc::new(Semaphore::new(config.compiles.max(1))),
             instances: Arc::new(Semaphore::new(config.instances.max(1))),
             supervisor: config.supervisor,
+            detect_in: config.detect_in,
         })))
     }
 
@@ -117,6 +120,11 @@ impl Engine {
 
     pub(crate) fn supervisor(&self) -> Supervisor {
         self.0.supervisor.clone()
+    }
+
+    /// Where detection works.
+    pub(crate) fn detect_in(&self) -> Option<&Path> {
+        self.0.detect_in.as_deref()
     }
 
     /// Room for one more instance, if there is any.

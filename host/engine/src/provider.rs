@@ -11,7 +11,7 @@ use harness_core::admin::ProviderReport;
 use harness_core::ids::HarnessId;
 use harness_core::provider::{
     BoxFuture, CallError, Compatibility, Harness, HarnessInfo, HarnessStatus, Instance,
-    InstanceHost, InstanceScope, ProviderState, Readiness,
+    InstanceHost, InstanceScope, ProviderState, Readiness, WorkspaceNeed,
 };
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -186,7 +186,14 @@ impl Provider {
 /// Looks for the native harness in a draft instance of the default project.
 async fn detect(installed: &Arc<Installed>) -> Result<Readiness, String> {
     let project = default_project().ok_or_else(|| "no project".to_owned())?;
-    let host = NoSession::new(project);
+    // One that needs no workspace gets none (R78).
+    let placed = installed
+        .info()
+        .is_some_and(|info| info.workspace != WorkspaceNeed::None);
+    let host = match installed.engine.detect_in() {
+        Some(root) if placed => NoSession::new(project).in_default_workspace(root),
+        _ => NoSession::new(project),
+    };
     let (scope, context) = (host.scope(), host.context());
     let live = open(installed.clone(), scope, Arc::new(host))
         .await

@@ -9,7 +9,9 @@
 mod support;
 
 use harness_core::abort::AbortReason;
-use harness_core::provider::{CallError, Instance};
+use harness_core::ids::HarnessId;
+use harness_core::provider::{BoxFuture, CallError, Harnesses, Instance};
+use harness_core::state_store::{StateError, StateScope, StateStore};
 use harness_engine::LoadError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -156,11 +158,9 @@ async fn w1_a_trap_ends_the_other_calls_of_the_instance_too() {
     };
     let (ended, trapped) = tokio::join!(run, trap);
     assert!(matches!(trapped, CallError::Trap(_)) && matches!(error(ended), CallError::Trap(_)));
-    assert_eq!(
-        turn_channel.open_gates.load(Ordering::SeqCst),
-        0,
-        "its gate is abandoned"
-    );
+    instance.ended().await;
+    let open = turn_channel.open_gates.load(Ordering::SeqCst);
+    assert_eq!(open, 0, "its gate is abandoned");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -423,5 +423,62 @@ async fn n13_an_activity_that_ignores_its_abort_costs_the_instance() {
         bench.host.activities.load(Ordering::SeqCst),
         0,
         "it ended with its handle"
+    );
+}
+
+/// State whose host code panics.
+struct Broken;
+
+impl StateStore for Broken {
+    fn get<'a>(
+        &'a self,
+        _: &'a HarnessId,
+        _: &'a StateScope,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, StateError>> {
+        panic!("host code fails")
+    }
+    fn set<'a>(
+        &'a self,
+        _: &'a HarnessId,
+        _: &'a StateScope,
+        _: &'a str,
+        _: Vec<u8>,
+        _: u64,
+    ) -> BoxFuture<'a, Result<(), StateError>> {
+        panic!("host code fails")
+    }
+    fn delete<'a>(
+        &'a self,
+        _: &'a HarnessId,
+        _: &'a StateScope,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), StateError>> {
+        panic!("host code fails")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r71_a_host_panic_ends_one_instance_and_nothing_else() {
+    let registry = harness_engine::Registry::new(shared_engine(), Arc::new(Broken));
+    let id = registry.load(spec(&[])).await.unwrap().id;
+    let harness = registry.get(&id).unwrap();
+    let host = Arc::new(TestHost::new(true));
+    let other = harness.open(scope(), host.clone()).await.unwrap();
+    let instance = harness.open(scope(), host).await.unwrap();
+    let failed = error(control(&*instance, &TestChannel::new(), "get").await);
+    assert!(matches!(failed, CallError::Trap(_)), "{failed:?}");
+    assert!(!instance.ended().await.clean);
+    assert!(discover(&*other, "").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_reaches_nothing_through_wasi() {
+    let bench = Bench::new(&[]).await;
+    let instance = bench.open().await;
+    let reached = reply(control(&*instance, &TestChannel::new(), "wasi").await);
+    assert_eq!(
+        reached,
+        "0 variables, 0 bytes of input, file false, directory false, tcp false, udp false"
     );
 }

@@ -168,3 +168,24 @@ async fn installing_checks_the_digest_of_the_file() {
         "not_a_component"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compilation_has_a_bound() {
+    let mut spec = spec(&[]);
+    spec.limits.compile = std::time::Duration::ZERO;
+    let refused = registry(None).load(spec).await.unwrap_err();
+    assert!(
+        matches!(&refused, LoadError::Compile(text) if text.contains("longer")),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_beyond_its_size_limit_is_not_loaded() {
+    let mut spec = spec(&[]);
+    spec.limits.component_size = 1000;
+    assert_eq!(
+        registry(None).load(spec).await.unwrap_err().code(),
+        "component_too_large"
+    );
+}

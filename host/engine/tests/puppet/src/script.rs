@@ -223,6 +223,7 @@ impl Stage<'_> {
                     std::thread::sleep(std::time::Duration::from_millis(n as u64));
                 }
             }
+            "wasi" => said.message = Some(reach_through_wasi()),
             // Misbehaviour.
             "spin" => spin(),
             "spin0" => loop {
@@ -375,4 +376,22 @@ async fn fetch(url: &str, abort: &AbortSignal) -> String {
             )
         }
     }
+}
+
+/// Tries everything that WASI could offer, and tells what worked.
+fn reach_through_wasi() -> String {
+    use std::io::Read;
+    let mut input = Vec::new();
+    let read = std::io::stdin()
+        .take(1)
+        .read_to_end(&mut input)
+        .unwrap_or(0);
+    let file = std::fs::File::open("/etc/passwd").is_ok();
+    let directory = std::fs::read_dir(".").is_ok();
+    let tcp = std::net::TcpStream::connect("127.0.0.1:22").is_ok();
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").is_ok();
+    let variables = std::env::vars().count();
+    format!(
+        "{variables} variables, {read} bytes of input, file {file}, directory {directory}, tcp {tcp}, udp {udp}"
+    )
 }
