@@ -157,6 +157,11 @@ impl Running {
 
         let mut engine = EngineConfig::new(Some(dir.cache()), dir.host_key()?);
         (engine.compiles, engine.instances) = (settings.compiles, settings.instances);
+        let workspace = match &settings.workspace_root {
+            Some(root) => root.clone(),
+            None => dir.workspace()?,
+        };
+        engine.detect_in = Some(workspace.clone());
         let engine = Engine::new(engine).context("the engine cannot start")?;
         let store_port = Arc::new(store.clone());
         let registry = Registry::new(engine, store_port.clone());
@@ -169,10 +174,6 @@ impl Running {
             host_config(settings),
         );
         let host = Host::new(parts);
-        let workspace = match &settings.workspace_root {
-            Some(root) => root.clone(),
-            None => dir.workspace()?,
-        };
         let restored = host
             .recover(workspace)
             .await
