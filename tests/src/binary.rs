@@ -34,9 +34,14 @@ fn stale(path: &Path) -> bool {
         return true;
     };
     let root = crate::root();
-    ["host", "wit", "guest-sdk/src", "example-providers/planner/src"]
-        .iter()
-        .any(|part| newest(&root.join(part)) > built)
+    [
+        "host",
+        "wit",
+        "guest-sdk/src",
+        "example-providers/planner/src",
+    ]
+    .iter()
+    .any(|part| newest(&root.join(part)) > built)
 }
 
 /// When something below a directory changed last, tests aside.
@@ -60,7 +65,9 @@ fn newest(path: &Path) -> SystemTime {
 
 fn build(profile: &Path) {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(crate::root()).args(["build", "-p", "harness"]);
+    cargo
+        .current_dir(crate::root())
+        .args(["build", "-p", "harness"]);
     if profile.file_name().is_some_and(|name| name == "release") {
         cargo.arg("--release");
     }

@@ -176,7 +176,8 @@ impl Client {
     /// # Errors
     /// The connection failed.
     pub async fn try_post(&self, path: &str, body: Value) -> reqwest::Result<Answer> {
-        self.send(self.request(Method::POST, path).json(&body)).await
+        self.send(self.request(Method::POST, path).json(&body))
+            .await
     }
 
     /// `DELETE`.
@@ -206,7 +207,8 @@ impl Client {
     }
 
     async fn made(&self, agent: &str, key: &str, first: Value) -> Conversation {
-        let body = json!({"project_id": "default", "title": "end to end", "agent": agent, key: first});
+        let body =
+            json!({"project_id": "default", "title": "end to end", "agent": agent, key: first});
         let row = self.post("/v1/sessions", body).await.ok(201);
         self.session(row["id"].as_str().unwrap())
     }
@@ -239,13 +241,25 @@ impl Client {
 /// Requirements-operations §3: what every problem document has, and what none shows.
 fn check_problem(method: &Method, path: &str, answer: &Answer) {
     let what = format!("{method} {path}: {}", answer.body);
-    assert_eq!(answer.headers["content-type"], "application/problem+json", "{what}");
+    assert_eq!(
+        answer.headers["content-type"], "application/problem+json",
+        "{what}"
+    );
     let body = &answer.body;
     let code = body["code"].as_str().expect(&what);
-    assert_eq!(body["type"], format!("urn:harness-host:problem:{code}"), "{what}");
+    assert_eq!(
+        body["type"],
+        format!("urn:harness-host:problem:{code}"),
+        "{what}"
+    );
     assert_eq!(body["status"], answer.status, "{what}");
     assert!(body["retryable"].is_boolean(), "{what}");
-    assert!(body["title"].as_str().is_some_and(|title| !title.is_empty()), "{what}");
+    assert!(
+        body["title"]
+            .as_str()
+            .is_some_and(|title| !title.is_empty()),
+        "{what}"
+    );
     let detail = body["detail"].as_str().expect(&what);
     assert!(!detail.is_empty() && detail.len() <= 4096, "{what}");
     assert_eq!(
@@ -253,7 +267,13 @@ fn check_problem(method: &Method, path: &str, answer: &Answer) {
         answer.headers["x-request-id"].to_str().unwrap(),
         "{what}"
     );
-    for leaked in ["wasm backtrace", "panicked at", "/src/", "SqliteFailure", ".rs:"] {
+    for leaked in [
+        "wasm backtrace",
+        "panicked at",
+        "/src/",
+        "SqliteFailure",
+        ".rs:",
+    ] {
         assert!(!detail.contains(leaked), "{leaked} leaks: {what}");
     }
 }

@@ -75,7 +75,9 @@ impl Conversation {
 
     async fn operate(&self, operation: Value) -> Answer {
         let body = json!({"operation": operation});
-        self.client.post(&self.path("/harness-commands"), body).await
+        self.client
+            .post(&self.path("/harness-commands"), body)
+            .await
     }
 
     /// Its command state.
@@ -83,7 +85,10 @@ impl Conversation {
     /// # Panics
     /// It cannot be read.
     pub async fn state(&self) -> Value {
-        self.client.get(&self.path("/harness-commands")).await.ok(200)
+        self.client
+            .get(&self.path("/harness-commands"))
+            .await
+            .ok(200)
     }
 
     /// A native mode of its command state.
@@ -137,7 +142,9 @@ impl Conversation {
     /// The conversation cannot be read.
     pub async fn said(&self) -> Vec<String> {
         let messages = self.messages().await;
-        let said = messages.iter().filter(|message| message["role"] == "assistant");
+        let said = messages
+            .iter()
+            .filter(|message| message["role"] == "assistant");
         said.map(text_of).collect()
     }
 
@@ -203,8 +210,10 @@ impl Conversation {
     /// That does not happen.
     pub async fn until_idle(&self) -> Value {
         let live = ["queued", "in_progress", "awaiting_input"];
-        self.until("idle", |row| !live.iter().any(|status| row["status"] == *status))
-            .await
+        self.until("idle", |row| {
+            !live.iter().any(|status| row["status"] == *status)
+        })
+        .await
     }
 
     /// Waits until a command's turn ended, and returns the terminal event.
@@ -218,7 +227,11 @@ impl Conversation {
                 frame.data["cause"]["command_id"] == command_id
                     && matches!(
                         frame.event.as_str(),
-                        "TurnDone" | "TurnFailed" | "TurnInterrupted" | "TurnRejected" | "InputCancelled"
+                        "TurnDone"
+                            | "TurnFailed"
+                            | "TurnInterrupted"
+                            | "TurnRejected"
+                            | "InputCancelled"
                     )
             })
             .await;
@@ -238,12 +251,17 @@ impl Conversation {
     /// Answers a gate.
     pub async fn answer(&self, gate: &Value, answer: Value) -> Answer {
         let id = gate["gate_id"].as_str().unwrap_or_default();
-        self.client.post(&self.path(&format!("/gates/{id}")), answer).await
+        self.client
+            .post(&self.path(&format!("/gates/{id}")), answer)
+            .await
     }
 }
 
 /// Text of a message's text parts.
 fn text_of(message: &Value) -> String {
     let parts = message["parts"].as_array().unwrap();
-    parts.iter().filter_map(|part| part["text"].as_str()).collect()
+    parts
+        .iter()
+        .filter_map(|part| part["text"].as_str())
+        .collect()
 }

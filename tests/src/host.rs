@@ -76,7 +76,14 @@ impl Setup {
     pub fn command(&self) -> Command {
         let mut command = Command::new(harness());
         command
-            .args(["serve", "--log-format", "json", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args([
+                "serve",
+                "--log-format",
+                "json",
+                "--listen",
+                "127.0.0.1:0",
+                "--data-dir",
+            ])
             .arg(&self.data)
             .args(&self.args)
             .env_clear()
@@ -140,7 +147,9 @@ impl Host {
             ready: Value::Null,
             logs: Some(logs),
         };
-        let line = line.recv_timeout(PATIENCE).expect("the host is ready in time");
+        let line = line
+            .recv_timeout(PATIENCE)
+            .expect("the host is ready in time");
         if line.is_empty() {
             let (status, logs) = host.wait();
             panic!("the host ended with {status}: {logs}");
@@ -189,7 +198,10 @@ impl Host {
     #[must_use]
     pub fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .unwrap();
         let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
         kib * 1024
     }

@@ -41,7 +41,11 @@ pub fn read_database(data: &Path) -> BTreeMap<String, Vec<Record>> {
         let (hex, seq, kind, bytes) = row.unwrap();
         let id = format!(
             "{}-{}-{}-{}-{}",
-            &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..]
         );
         let journal = journals.entry(id).or_default();
         let seq = u64::try_from(seq).unwrap();
@@ -86,7 +90,10 @@ impl Fold {
     }
 
     fn apply(&mut self, event: &Value) {
-        let cause = event["cause"]["command_id"].as_str().unwrap_or_default().to_owned();
+        let cause = event["cause"]["command_id"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         let gate = || event["gate_id"].as_str().unwrap_or_default();
         match event["type"].as_str().unwrap_or_default() {
             "TurnStarted" => {
@@ -104,7 +111,10 @@ impl Fold {
             }
             "NativeOperationResolved" => {
                 let outcome = event["outcome"].as_str().unwrap_or_default();
-                self.outcomes.entry(cause).or_default().push(outcome.to_owned());
+                self.outcomes
+                    .entry(cause)
+                    .or_default()
+                    .push(outcome.to_owned());
             }
             "InputHeld" => {
                 if !self.held.contains(&cause) {

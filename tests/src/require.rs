@@ -51,7 +51,9 @@ pub fn python() -> Option<PathBuf> {
             Some(String::from_utf8(output.stdout).unwrap().trim().into())
         }
         _ => {
-            skip(&format!("{name} is missing (HARNESS_TEST_PYTHON names the interpreter)"));
+            skip(&format!(
+                "{name} is missing (HARNESS_TEST_PYTHON names the interpreter)"
+            ));
             None
         }
     }
@@ -78,12 +80,22 @@ pub fn python_with() -> Option<PathBuf> {
                 return Some(made);
             }
             let requirements = crate::root().join("tests/agents/requirements.txt");
-            let installed = quiet(Command::new(&python).args(["-m", "venv"]).arg(target.join("agents-venv")))
-                && quiet(
-                    Command::new(&made)
-                        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
-                        .arg(requirements),
-                );
+            let installed = quiet(
+                Command::new(&python)
+                    .args(["-m", "venv"])
+                    .arg(target.join("agents-venv")),
+            ) && quiet(
+                Command::new(&made)
+                    .args([
+                        "-m",
+                        "pip",
+                        "install",
+                        "--quiet",
+                        "--disable-pip-version-check",
+                        "-r",
+                    ])
+                    .arg(requirements),
+            );
             if installed && imports(&made) {
                 return Some(made);
             }

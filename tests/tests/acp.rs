@@ -19,7 +19,11 @@ fn sdk() -> Option<(Setup, PathBuf)> {
         "[[provider]]\nid = \"{AGENT}\"\ncomponent = {:?}\n[provider.config]\nlabel = \"SDK agent\"\nquiet_ms = 400\n\
          [provider.grants.state]\n[provider.grants.process.agent]\ncommand = [{:?}, \"-u\", {:?}]\n\
          env = {{ ACP_AGENT_LOG = {:?}, ACP_AGENT_SESSIONS = {:?} }}\n",
-        guests::PROVIDER_ACP, python, script, log, sessions
+        guests::PROVIDER_ACP,
+        python,
+        script,
+        log,
+        sessions
     );
     let file = setup.path("harness.toml");
     std::fs::write(&file, config).unwrap();
@@ -52,7 +56,10 @@ async fn a_real_agent_end_to_end() {
     // Discovery has no native contact beyond the one detection after the load (N4, R14).
     let draft = json!({"project_id": "default", "agent": AGENT});
     for _ in 0..20 {
-        let state = client.post("/v1/sessions/harness-command-state", draft.clone()).await.ok(200);
+        let state = client
+            .post("/v1/sessions/harness-command-state", draft.clone())
+            .await
+            .ok(200);
         assert!(state["note"].is_string(), "{state}");
     }
     assert_eq!(calls(&log, "session/"), 0);
@@ -62,7 +69,9 @@ async fn a_real_agent_end_to_end() {
     let mut events = session.events(Some(0)).await;
     let (mut deltas, mut text) = (0, String::new());
     loop {
-        let frame = events.until(|frame| frame.event != "command_state_changed").await;
+        let frame = events
+            .until(|frame| frame.event != "command_state_changed")
+            .await;
         if frame.event == "TokenDelta" {
             deltas += usize::from(frame.data["part"].is_object());
             text.push_str(frame.data["part"]["text"].as_str().unwrap_or_default());
@@ -72,46 +81,94 @@ async fn a_real_agent_end_to_end() {
         }
     }
     assert_eq!(session.said().await, ["You said: hello there"]);
-    assert!(deltas >= 1 && "You said: hello there".starts_with(&text[..8]), "{deltas} deltas: {text}");
+    assert!(
+        deltas >= 1 && "You said: hello there".starts_with(&text[..8]),
+        "{deltas} deltas: {text}"
+    );
     assert!(session.row().await["agent_session_id"].is_string());
 
     // Commands and modes, read live (R41).
-    session.until("its commands are listed", |_| calls(&log, "session/new") == 1).await;
-    let state = until_state(&session, |state| state["commands"].as_array().is_some_and(|list| list.len() == 3)).await;
-    let names: Vec<&str> = state["commands"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    session
+        .until("its commands are listed", |_| {
+            calls(&log, "session/new") == 1
+        })
+        .await;
+    let state = until_state(&session, |state| {
+        state["commands"]
+            .as_array()
+            .is_some_and(|list| list.len() == 3)
+    })
+    .await;
+    let names: Vec<&str> = state["commands"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["/echo", "/mcp", "/$review"]);
     assert_eq!(state["commands"][1]["argumentHelp"], "list | add <name>");
-    assert!(state["note"].as_str().is_some_and(|note| note.contains("bad/name")), "{state}");
+    assert!(
+        state["note"]
+            .as_str()
+            .is_some_and(|note| note.contains("bad/name")),
+        "{state}"
+    );
     assert_eq!(session.mode("mode").await.unwrap()["state"], "Ask");
     let result = session.action("mode", "set:code", None).await.ok(200);
     assert_eq!(result["status"], "completed", "{result}");
     assert_eq!(session.mode("mode").await.unwrap()["state"], "Code");
     assert_eq!(calls(&log, "session/set_mode code"), 1);
-    session.action("mode", "set:nope", None).await.problem(400, "invalid_argument");
+    session
+        .action("mode", "set:nope", None)
+        .await
+        .problem(400, "invalid_argument");
 
     // A command arrives byte for byte; a literal that looks like one is not run (R10).
-    let result = session.command("/echo two  spaces\nand more ").await.ok(200);
+    let result = session
+        .command("/echo two  spaces\nand more ")
+        .await
+        .ok(200);
     assert_eq!(result["status"], "started");
-    session.turn_end(result["command_id"].as_str().unwrap()).await;
+    session
+        .turn_end(result["command_id"].as_str().unwrap())
+        .await;
     assert_eq!(last_said(&session).await, "two  spaces\nand more ");
     completed(&session, "/echo literal").await;
     let literal = last_said(&session).await;
-    assert!(literal.starts_with("You said: ") && literal.ends_with("/echo literal"), "{literal}");
+    assert!(
+        literal.starts_with("You said: ") && literal.ends_with("/echo literal"),
+        "{literal}"
+    );
 
     // A permission is answered once.
     let asked = session.prompt("permission make clean").await;
     let gate = session.gate().await;
     assert_eq!(session.status().await, "awaiting_input");
     assert_eq!(gate["kind"], "permission");
-    assert!(gate["payload"]["tool_input"].as_str().unwrap().contains("make clean"), "{gate}");
-    let delivered = session.answer(&gate, json!({"action": "approve_once"})).await.ok(202);
+    assert!(
+        gate["payload"]["tool_input"]
+            .as_str()
+            .unwrap()
+            .contains("make clean"),
+        "{gate}"
+    );
+    let delivered = session
+        .answer(&gate, json!({"action": "approve_once"}))
+        .await
+        .ok(202);
     assert_eq!(delivered["delivery"], "acknowledged");
-    session.answer(&gate, json!({"action": "approve_once"})).await.problem(404, "gate_not_found");
+    session
+        .answer(&gate, json!({"action": "approve_once"}))
+        .await
+        .problem(404, "gate_not_found");
     assert_eq!(session.turn_end(&asked).await["type"], "TurnDone");
     assert_eq!(last_said(&session).await, "permission: yes");
     let asked = session.prompt("permission rm").await;
     let gate = session.gate().await;
-    session.answer(&gate, json!({"action": "deny", "message": "no"})).await.ok(202);
+    session
+        .answer(&gate, json!({"action": "deny", "message": "no"}))
+        .await
+        .ok(202);
     session.turn_end(&asked).await;
     assert_eq!(last_said(&session).await, "permission: no");
 
@@ -121,36 +178,61 @@ async fn a_real_agent_end_to_end() {
     let mut events = session.events(None).await;
     events.until(|frame| frame.event == "TokenDelta").await;
     session.action("config:verbose", "on", None).await.ok(200);
-    session.command("/echo no").await.problem(409, "session_busy");
+    session
+        .command("/echo no")
+        .await
+        .problem(409, "session_busy");
     let begun = Instant::now();
     assert!(session.interrupt().await);
     let end = session.turn_end(&slow).await;
-    assert_eq!((&end["type"], &end["reason"]), (&json!("TurnInterrupted"), &json!("user")));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(
+        (&end["type"], &end["reason"]),
+        (&json!("TurnInterrupted"), &json!("user"))
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!(calls(&log, "session/cancel"), 1);
     assert_eq!(session.status().await, "cancelled");
 
     // What comes after the answer reaches the conversation.
     completed(&session, "late 1").await;
     let mut events = session.events(None).await;
-    events.until(|frame| frame.event == "StepDone" && frame.data.to_string().contains("late news")).await;
+    events
+        .until(|frame| frame.event == "StepDone" && frame.data.to_string().contains("late news"))
+        .await;
     assert_eq!(last_said(&session).await, "late news");
     session.until_idle().await;
 
     // The agent is killed: disconnected in time, the next prompt works.
     completed(&session, "pid").await;
     let said = last_said(&session).await;
-    let pid = said.strip_prefix("pid ").unwrap_or_else(|| panic!("{said}"));
+    let pid = said
+        .strip_prefix("pid ")
+        .unwrap_or_else(|| panic!("{said}"));
     let slow = session.prompt("slow 60").await;
     let mut events = session.events(None).await;
     events.until(|frame| frame.event == "TokenDelta").await;
     let begun = Instant::now();
-    let killed = std::process::Command::new("kill").args(["-9", pid]).status().unwrap();
+    let killed = std::process::Command::new("kill")
+        .args(["-9", pid])
+        .status()
+        .unwrap();
     assert!(killed.success());
     session.until_status("disconnected").await;
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
     let end = session.turn_end(&slow).await;
-    assert_eq!((&end["type"], &end["error"]["code"]), (&json!("TurnFailed"), &json!("disconnected")), "{end}");
+    assert_eq!(
+        (&end["type"], &end["error"]["code"]),
+        (&json!("TurnFailed"), &json!("disconnected")),
+        "{end}"
+    );
     completed(&session, "still there?").await;
     assert_eq!(last_said(&session).await, "You said: still there?");
     let loads = calls(&log, "session/load");
@@ -164,15 +246,33 @@ async fn a_real_agent_end_to_end() {
     let client = host.client();
     let session = session.at(&client);
     assert_eq!(session.messages().await, before);
-    let draft = client.post("/v1/sessions/harness-command-state", draft).await.ok(200);
-    assert_eq!(draft["commands"].as_array().unwrap().len(), 3, "the last known catalogue: {draft}");
-    assert_eq!(calls(&log, "session/load"), loads, "a restart starts nothing natively");
+    let draft = client
+        .post("/v1/sessions/harness-command-state", draft)
+        .await
+        .ok(200);
+    assert_eq!(
+        draft["commands"].as_array().unwrap().len(),
+        3,
+        "the last known catalogue: {draft}"
+    );
+    assert_eq!(
+        calls(&log, "session/load"),
+        loads,
+        "a restart starts nothing natively"
+    );
     completed(&session, "remember").await;
     let said = last_said(&session).await;
     assert!(said.ends_with("first: hello there"), "{said}");
     assert_eq!(session.row().await["agent_session_id"], native);
-    assert_eq!(calls(&log, "prompt "), prompts + 1, "nothing was sent again");
-    assert_eq!((calls(&log, "session/new"), calls(&log, "session/load")), (1, loads + 1));
+    assert_eq!(
+        calls(&log, "prompt "),
+        prompts + 1,
+        "nothing was sent again"
+    );
+    assert_eq!(
+        (calls(&log, "session/new"), calls(&log, "session/load")),
+        (1, loads + 1)
+    );
     assert_eq!(session.messages().await.len(), before.len() + 2);
 }
 
@@ -216,11 +316,23 @@ async fn go(client: &Client, trick: &str) -> (Conversation, Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hostile_agent_is_survived() {
     let tricks = [
-        ("none", ""), ("early-update", ""), ("slow-session", "1"), ("long-line", ""), ("no-newline", ""),
-        ("noise", ""), ("double-answer", ""), ("wrong-id", ""), ("flood", "20000"), ("flood-unknown", ""),
-        ("bad-utf8", ""), ("unknown-request", ""), ("late", "1"),
+        ("none", ""),
+        ("early-update", ""),
+        ("slow-session", "1"),
+        ("long-line", ""),
+        ("no-newline", ""),
+        ("noise", ""),
+        ("double-answer", ""),
+        ("wrong-id", ""),
+        ("flood", "20000"),
+        ("flood-unknown", ""),
+        ("bad-utf8", ""),
+        ("unknown-request", ""),
+        ("late", "1"),
     ];
-    let Some(setup) = hostile(&tricks) else { return };
+    let Some(setup) = hostile(&tricks) else {
+        return;
+    };
     let host = setup.start();
     let client = host.client();
     let flood: String = (0..20_000).map(|number| format!("{number} ")).collect();
@@ -241,10 +353,18 @@ async fn a_hostile_agent_is_survived() {
         let (session, row) = go(&client, trick).await;
         assert_eq!(row["status"], "completed", "{trick}: {row}");
         let all: Vec<String> = session.said().await;
-        assert!(all.concat().contains(said), "{trick}: {:.200}", format!("{all:?}"));
+        assert!(
+            all.concat().contains(said),
+            "{trick}: {:.200}",
+            format!("{all:?}")
+        );
         // The next prompt works as the first did.
         let again = session.prompt("again").await;
-        assert_eq!(session.turn_end(&again).await["type"], "TurnDone", "{trick}");
+        assert_eq!(
+            session.turn_end(&again).await["type"],
+            "TurnDone",
+            "{trick}"
+        );
     }
     let (session, _) = go(&client, "early-update").await;
     let state = session.state().await;
@@ -252,66 +372,121 @@ async fn a_hostile_agent_is_survived() {
     // What comes late reaches the conversation.
     let session = client.prompted("hostile/late", "go").await;
     let mut events = session.events(Some(0)).await;
-    events.until(|frame| frame.event == "StepDone" && frame.data.to_string().contains("late news")).await;
+    events
+        .until(|frame| frame.event == "StepDone" && frame.data.to_string().contains("late news"))
+        .await;
 }
 
 /// Tricks that cost the turn: in time, with a reason, and the session goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hostile_agent_costs_its_own_turn_only() {
     let tricks = [
-        ("exit", ""), ("cancel-deaf", ""), ("hang", ""), ("two-permissions", ""), ("flood-requests", ""),
-        ("refuse-session", ""), ("wrong-version", ""), ("silent", ""),
+        ("exit", ""),
+        ("cancel-deaf", ""),
+        ("hang", ""),
+        ("two-permissions", ""),
+        ("flood-requests", ""),
+        ("refuse-session", ""),
+        ("wrong-version", ""),
+        ("silent", ""),
     ];
-    let Some(setup) = hostile(&tricks) else { return };
+    let Some(setup) = hostile(&tricks) else {
+        return;
+    };
     let host = setup.start();
     let client = host.client();
 
     let (session, row) = go(&client, "exit").await;
-    let told = row["error"]["message"].as_str().unwrap_or_default().to_owned();
+    let told = row["error"]["message"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     assert_eq!(row["status"], "disconnected", "{row}");
-    assert!(told.contains('7') && told.contains("leaving mid turn"), "{row}");
+    assert!(
+        told.contains('7') && told.contains("leaving mid turn"),
+        "{row}"
+    );
     assert_eq!(session.said().await, ["about to leave"]);
 
     // Stop ends every turn within the drain bound, also when the agent is deaf.
     for trick in ["hang", "cancel-deaf"] {
         let session = client.prompted(&format!("hostile/{trick}"), "go").await;
-        session.until("the native conversation", |row| row["agent_session_id"].is_string()).await;
+        session
+            .until("the native conversation", |row| {
+                row["agent_session_id"].is_string()
+            })
+            .await;
         let begun = Instant::now();
         assert!(session.interrupt().await);
         let row = session.until_idle().await;
         assert_eq!(row["status"], "cancelled", "{trick}: {row}");
-        assert!(begun.elapsed() < Duration::from_millis(5_250), "{trick}: {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_millis(5_250),
+            "{trick}: {:?}",
+            begun.elapsed()
+        );
     }
     for (trick, open) in [("two-permissions", 2), ("flood-requests", 32)] {
         let session = client.prompted(&format!("hostile/{trick}"), "go").await;
-        session.until("its gates", |row| row["open_gates"] == open).await;
+        session
+            .until("its gates", |row| row["open_gates"] == open)
+            .await;
         assert!(session.interrupt().await);
         let row = session.until_idle().await;
-        assert_eq!((&row["status"], &row["open_gates"]), (&json!("cancelled"), &json!(0)), "{trick}: {row}");
+        assert_eq!(
+            (&row["status"], &row["open_gates"]),
+            (&json!("cancelled"), &json!(0)),
+            "{trick}: {row}"
+        );
         let closed = session.journal().await;
-        let abandoned = closed.iter().filter(|e| e["type"] == "GateResolved" && e["reason"] == "abandoned");
+        let abandoned = closed
+            .iter()
+            .filter(|e| e["type"] == "GateResolved" && e["reason"] == "abandoned");
         assert_eq!(abandoned.count(), open, "{trick}");
     }
     let (_, row) = go(&client, "refuse-session").await;
     assert_eq!(row["status"], "failed", "{row}");
-    assert!(row["error"]["message"].as_str().is_some_and(|text| text.contains("login")), "{row}");
+    assert!(
+        row["error"]["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("login")),
+        "{row}"
+    );
 
     // Another protocol version is incompatible: nothing starts (G8).
-    let harness = client.get("/v1/harnesses/hostile/wrong-version").await.ok(200);
+    let harness = client
+        .get("/v1/harnesses/hostile/wrong-version")
+        .await
+        .ok(200);
     assert_eq!(harness["state"], "incompatible", "{harness}");
-    assert!(harness["reason"].as_str().is_some_and(|reason| reason.contains("99")), "{harness}");
+    assert!(
+        harness["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("99")),
+        "{harness}"
+    );
     let body = json!({"project_id": "default", "title": "t", "agent": "hostile/wrong-version",
         "prompt": [{"type": "text", "text": "go"}]});
-    client.post("/v1/sessions", body).await.problem(409, "provider_not_ready");
+    client
+        .post("/v1/sessions", body)
+        .await
+        .problem(409, "provider_not_ready");
     let (_, row) = go(&client, "silent").await;
     assert_eq!(row["status"], "failed", "{row}");
-    assert!(row["error"]["message"].as_str().is_some_and(|text| text.contains("5000 ms")), "{row}");
+    assert!(
+        row["error"]["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("5000 ms")),
+        "{row}"
+    );
 }
 
 /// No descendant outlives the host, `kill -9` and a session of its own included.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_descendant_of_an_agent_outlives_the_host() {
-    let Some(setup) = hostile(&[("grandchild", "")]) else { return };
+    let Some(setup) = hostile(&[("grandchild", "")]) else {
+        return;
+    };
     let host = setup.start();
     let client = host.client();
     let mut pids = Vec::new();
@@ -340,7 +515,10 @@ async fn no_descendant_of_an_agent_outlives_the_host() {
     gone(agent).await;
     gone(grandchild).await;
     let (_, grandchild, agent) = pids.remove(0);
-    assert!(lives(&grandchild) && lives(&agent), "another session's processes are left alone");
+    assert!(
+        lives(&grandchild) && lives(&agent),
+        "another session's processes are left alone"
+    );
     drop(host.kill());
     gone(agent).await;
     gone(grandchild).await;

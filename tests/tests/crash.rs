@@ -116,7 +116,11 @@ async fn operations(session: Conversation, told: Arc<Mutex<Told>>) {
         };
         told.lock().unwrap().sent.push(text.clone());
         let body = json!({"operation": {"kind": "command", "text": text}});
-        let Ok(answer) = session.client.try_post(&session.path("/harness-commands"), body).await else {
+        let Ok(answer) = session
+            .client
+            .try_post(&session.path("/harness-commands"), body)
+            .await
+        else {
             return;
         };
         record(&told, text, answer);
@@ -134,7 +138,9 @@ fn record(told: &Mutex<Told>, text: String, answer: Answer) {
 
 async fn gates(session: Conversation, told: Arc<Mutex<Told>>) {
     loop {
-        let request = session.client.request(reqwest::Method::GET, &session.path("/gates"));
+        let request = session
+            .client
+            .request(reqwest::Method::GET, &session.path("/gates"));
         let Ok(open) = session.client.send(request).await else {
             return;
         };
@@ -181,20 +187,27 @@ fn check_left_behind(busy: &Busy, records: &[Record]) {
     let told = busy.told.lock().unwrap();
     let mut by_id: BTreeMap<&str, usize> = BTreeMap::new();
     for record in records.iter().filter(|record| record.command) {
-        *by_id.entry(record.body["command_id"].as_str().unwrap()).or_default() += 1;
+        *by_id
+            .entry(record.body["command_id"].as_str().unwrap())
+            .or_default() += 1;
     }
     let place = |id: &str| {
         let found = records
             .iter()
             .find(|record| record.command && record.body["command_id"] == id);
-        found.unwrap_or_else(|| panic!("{id} was acknowledged and is not there")).seq
+        found
+            .unwrap_or_else(|| panic!("{id} was acknowledged and is not there"))
+            .seq
     };
     // Every acknowledged command exactly once, in the order of the acknowledgements.
     let mut last = 0;
     for (id, text) in &told.prompts {
         assert_eq!(by_id.get(id.as_str()), Some(&1), "{text}");
         let seq = place(id);
-        assert!(seq > last, "{text} is before a prompt that was acknowledged earlier");
+        assert!(
+            seq > last,
+            "{text} is before a prompt that was acknowledged earlier"
+        );
         last = seq;
     }
     let mut last = 0;
@@ -202,7 +215,10 @@ fn check_left_behind(busy: &Busy, records: &[Record]) {
         let id = result["command_id"].as_str().unwrap();
         assert_eq!(by_id.get(id), Some(&1), "{text}");
         let seq = place(id);
-        assert!(seq > last, "{text} is before an operation that was answered earlier");
+        assert!(
+            seq > last,
+            "{text} is before an operation that was answered earlier"
+        );
         last = seq;
     }
     // What was seen is what is there, without a gap up to the last event seen.
@@ -217,7 +233,10 @@ fn check_left_behind(busy: &Busy, records: &[Record]) {
         .collect();
     assert_eq!(told.events.len(), expected.len(), "events seen and stored");
     for (seen, stored) in told.events.iter().zip(&expected) {
-        assert_eq!((&seen["seq"], &seen["type"], &seen["id"]), (&stored["seq"], &stored["type"], &stored["id"]));
+        assert_eq!(
+            (&seen["seq"], &seen["type"], &seen["id"]),
+            (&stored["seq"], &stored["type"], &stored["id"])
+        );
     }
 }
 
@@ -230,8 +249,16 @@ async fn check_restored(busy: &Busy, client: &Client, left: &[Record]) {
 
     // The old host's events are a prefix; the restore added to them.
     let before = events(left);
-    let public: Vec<&Value> = before.iter().filter(|event| event["type"] != "GatePrepared").collect();
-    assert!(journal.len() >= public.len(), "{} of {} events", journal.len(), public.len());
+    let public: Vec<&Value> = before
+        .iter()
+        .filter(|event| event["type"] != "GatePrepared")
+        .collect();
+    assert!(
+        journal.len() >= public.len(),
+        "{} of {} events",
+        journal.len(),
+        public.len()
+    );
     for (now, then) in journal.iter().zip(&public) {
         assert_eq!((&now["seq"], &now["type"]), (&then["seq"], &then["type"]));
     }
@@ -242,14 +269,24 @@ async fn check_restored(busy: &Busy, client: &Client, left: &[Record]) {
         ["completed", "failed", "cancelled", "disconnected"].contains(&status),
         "{row}"
     );
-    assert_eq!((&row["open_gates"], &row["queued"]), (&json!(0), &json!(0)), "{row}");
-    assert!(fold.gates.is_empty() && fold.open_turns.is_empty(), "{fold:?}");
+    assert_eq!(
+        (&row["open_gates"], &row["queued"]),
+        (&json!(0), &json!(0)),
+        "{row}"
+    );
+    assert!(
+        fold.gates.is_empty() && fold.open_turns.is_empty(),
+        "{fold:?}"
+    );
     assert_eq!(session.list("/gates").await, Vec::<Value>::new());
     assert_eq!(session.messages().await, fold.messages);
 
     // Held inputs are held, in order; the snapshot says the same.
     let queue = session.list("/queue").await;
-    let held: Vec<&str> = queue.iter().map(|input| input["command_id"].as_str().unwrap()).collect();
+    let held: Vec<&str> = queue
+        .iter()
+        .map(|input| input["command_id"].as_str().unwrap())
+        .collect();
     assert!(queue.iter().all(|input| input["held"] == true), "{queue:?}");
     assert_eq!(held, fold.held);
     assert_eq!(row["held"], json!(held.len()));
@@ -266,8 +303,16 @@ async fn check_restored(busy: &Busy, client: &Client, left: &[Record]) {
     for (id, text) in &told.prompts {
         let turns = fold.turns.get(id).copied().unwrap_or(0);
         let waits = usize::from(held.contains(&id.as_str()));
-        let gone = fold.cancelled.iter().filter(|cancelled| *cancelled == id).count();
-        assert_eq!((turns + waits + gone), 1, "{text}: {turns} turns, held {waits}, cancelled {gone}");
+        let gone = fold
+            .cancelled
+            .iter()
+            .filter(|cancelled| *cancelled == id)
+            .count();
+        assert_eq!(
+            (turns + waits + gone),
+            1,
+            "{text}: {turns} turns, held {waits}, cancelled {gone}"
+        );
         places.extend(held.iter().position(|held| held == id));
     }
     assert!(places.is_sorted(), "held inputs keep their order");
@@ -280,20 +325,33 @@ async fn check_restored(busy: &Busy, client: &Client, left: &[Record]) {
     for (id, outcomes) in &fold.outcomes {
         assert_eq!(outcomes.len(), 1, "{id} has {outcomes:?}");
     }
-    let intents = left.iter().filter(|record| record.command && record.body["type"] == "NativeOperation");
+    let intents = left
+        .iter()
+        .filter(|record| record.command && record.body["type"] == "NativeOperation");
     for intent in intents {
         let id = intent.body["command_id"].as_str().unwrap();
-        assert!(fold.outcomes.contains_key(id), "{id} has no outcome after the restore");
+        assert!(
+            fold.outcomes.contains_key(id),
+            "{id} has no outcome after the restore"
+        );
     }
     // A note reached the native side once if it was answered, at most once if not.
-    let answered = |text: &str| told.operations.iter().any(|(sent, result)| sent == text && result["status"] == "completed");
+    let answered = |text: &str| {
+        told.operations
+            .iter()
+            .any(|(sent, result)| sent == text && result["status"] == "completed")
+    };
     for text in told.sent.iter().filter(|text| text.starts_with("/note ")) {
         let note = text.strip_prefix("/note ").unwrap();
-        let echoes = fold.messages.iter().filter(|message| {
-            message["role"] == "assistant" && message.to_string().contains(note)
-        });
+        let echoes = fold
+            .messages
+            .iter()
+            .filter(|message| message["role"] == "assistant" && message.to_string().contains(note));
         let echoes = echoes.count();
-        assert!(echoes == 1 || (echoes == 0 && !answered(text)), "{text} was said {echoes} times");
+        assert!(
+            echoes == 1 || (echoes == 0 && !answered(text)),
+            "{text} was said {echoes} times"
+        );
     }
     for id in &told.gates {
         let resolved = journal
@@ -353,7 +411,10 @@ async fn r80_i35_two_hundred_kills_under_load_lose_and_repeat_nothing() {
         RUNS * SESSIONS,
         begun.elapsed()
     );
-    assert!(prompts > RUNS * SESSIONS && operations > RUNS * SESSIONS, "there was load");
+    assert!(
+        prompts > RUNS * SESSIONS && operations > RUNS * SESSIONS,
+        "there was load"
+    );
 }
 
 /// S52: released inputs run, each once.
@@ -361,19 +422,29 @@ async fn finish(client: &Client, last: &[Busy]) {
     for busy in last {
         let session = client.session(&busy.id);
         let held = session.list("/queue").await;
-        let released = client.post(&session.path("/queue/release"), json!({})).await.ok(200);
+        let released = client
+            .post(&session.path("/queue/release"), json!({}))
+            .await
+            .ok(200);
         assert_eq!(released["released"].as_array().unwrap().len(), held.len());
         loop {
             let row = session
                 .until("idle or asking", |row| {
-                    row["open_gates"] != 0 || (row["status"] != "in_progress" && row["queued"] == 0 && row["status"] != "queued")
+                    row["open_gates"] != 0
+                        || (row["status"] != "in_progress"
+                            && row["queued"] == 0
+                            && row["status"] != "queued")
                 })
                 .await;
             if row["open_gates"] == 0 {
                 break;
             }
             for gate in session.list("/gates").await {
-                let action = if gate["kind"] == "permission" { "deny" } else { "decline" };
+                let action = if gate["kind"] == "permission" {
+                    "deny"
+                } else {
+                    "decline"
+                };
                 session.answer(&gate, json!({"action": action})).await;
             }
         }

@@ -10,7 +10,7 @@ use tokio::net::{TcpSocket, TcpStream};
 /// Subscribers that read.
 const READERS: usize = 999;
 /// Controls that make the load; each is several enduring events.
-const NOTES: usize = 200;
+const NOTES: usize = 40;
 /// Bytes of each.
 const NOTE: usize = 4 * 1024;
 
@@ -20,9 +20,8 @@ async fn stuck(client: &Client, path: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(2048).unwrap();
     let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
-    );
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     stream
 }
@@ -50,13 +49,18 @@ fn raw_events(text: &str) -> (Vec<u64>, bool) {
 }
 
 fn ids(events: &[Value]) -> Vec<u64> {
-    events.iter().map(|event| event["seq"].as_u64().unwrap()).collect()
+    events
+        .iter()
+        .map(|event| event["seq"].as_u64().unwrap())
+        .collect()
 }
 
 /// Acceptance: 1,000 subscribers, one of them not reading; nobody else loses an event.
 #[tokio::test(flavor = "multi_thread")]
 async fn i36_a_subscriber_that_does_not_read_costs_nobody_else_an_event() {
-    let host = Setup::configured("[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n").start();
+    let host =
+        Setup::configured("[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n")
+            .start();
     let client = host.client();
     let session = client.prompted("demo/planner", "hello").await;
     session.until_idle().await;
@@ -85,7 +89,10 @@ async fn i36_a_subscriber_that_does_not_read_costs_nobody_else_an_event() {
                 let frame = frames.next().await.expect("nobody is cut off");
                 assert_ne!(frame.event, "lagged");
                 let last = frame.data["message"] == "the end";
-                seen.push(frame);
+                // What is of the session itself passes every filter, ephemeral or not.
+                if frame.id.is_some() {
+                    seen.push(frame);
+                }
                 if last {
                     return seen;
                 }
@@ -99,7 +106,8 @@ async fn i36_a_subscriber_that_does_not_read_costs_nobody_else_an_event() {
     let end = journal
         .iter()
         .position(|event| {
-            event["type"] == "NativeOperationResolved" && event["cause"]["command_id"] == last.as_str()
+            event["type"] == "NativeOperationResolved"
+                && event["cause"]["command_id"] == last.as_str()
         })
         .unwrap();
     let expected: Vec<&Value> = journal[..=end]
@@ -115,13 +123,24 @@ async fn i36_a_subscriber_that_does_not_read_costs_nobody_else_an_event() {
         }
     }
 
-    // The one that did not read: what reached it is a prefix without a gap, and it was told.
+    // The one that did not read goes on not reading until the host has to let go of it. What
+    // reached it is a prefix without a gap, and it was told.
+    let text = "x".repeat(32 * 1024);
+    for _ in 0..250 {
+        session.command(&format!("/note {text}")).await.ok(200);
+    }
+    let journal = session.journal().await;
     let mut raw = Vec::new();
     let _ = tokio::time::timeout(Duration::from_secs(60), stuck.read_to_end(&mut raw)).await;
     let (got, lagged) = raw_events(&String::from_utf8_lossy(&raw));
     let all = ids(&journal);
     let first = all.iter().position(|seq| *seq > begin).unwrap();
-    assert!(lagged, "it got {} of {} events and was not told", got.len(), expected.len());
+    assert!(
+        lagged,
+        "it got {} of {} events and was not told",
+        got.len(),
+        expected.len()
+    );
     assert_eq!(got, all[first..first + got.len()]);
 
     // It reconnects with the last id that it saw, and has lost nothing.
@@ -181,7 +200,9 @@ async fn s109_a_replay_from_every_sequence_joins_the_live_stream() {
     let journal = session.journal().await;
     let end = journal
         .iter()
-        .position(|event| event["type"] == "NativeOperationResolved" && event["message"] == "the end")
+        .position(|event| {
+            event["type"] == "NativeOperationResolved" && event["message"] == "the end"
+        })
         .unwrap();
     for stream in streams {
         let (from, seen) = stream.unwrap();

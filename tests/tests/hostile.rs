@@ -78,7 +78,10 @@ impl Undisturbed {
         let session = host.client().prompted("guest/probe", &text).await;
         let mut events = session.events(Some(0)).await;
         events.until(|frame| frame.event == "TokenDelta").await;
-        let (worst, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (worst, over) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (seen, end) = (worst.clone(), over.clone());
         let task = tokio::spawn(async move {
             let (mut last, mut deltas) = (Instant::now(), 0);
@@ -155,17 +158,36 @@ enum Expected {
 impl Expected {
     fn check(&self, what: &str, answer: &Answer) {
         let body = &answer.body;
-        let seen = (answer.status, body["status"].as_str(), body["code"].as_str());
+        let seen = (
+            answer.status,
+            body["status"].as_str(),
+            body["code"].as_str(),
+        );
         match self {
             Self::Problem(status, code) => {
-                assert_eq!((answer.status, body["code"].as_str()), (*status, Some(*code)), "{what}: {body}");
+                assert_eq!(
+                    (answer.status, body["code"].as_str()),
+                    (*status, Some(*code)),
+                    "{what}: {body}"
+                );
             }
             Self::Uncertain(code) => {
-                assert_eq!(seen, (200, Some("uncertain"), Some(*code)), "{what}: {body}");
+                assert_eq!(
+                    seen,
+                    (200, Some("uncertain"), Some(*code)),
+                    "{what}: {body}"
+                );
             }
             Self::Violation => {
-                assert_eq!((answer.status, body["code"].as_str()), (502, Some("provider_contract_violation")), "{what}: {body}");
-                assert_eq!(body["operation_result"]["status"], "uncertain", "{what}: {body}");
+                assert_eq!(
+                    (answer.status, body["code"].as_str()),
+                    (502, Some("provider_contract_violation")),
+                    "{what}: {body}"
+                );
+                assert_eq!(
+                    body["operation_result"]["status"], "uncertain",
+                    "{what}: {body}"
+                );
             }
             Self::Completed => assert_eq!(seen, (200, Some("completed"), None), "{what}: {body}"),
         }
@@ -180,18 +202,73 @@ async fn w2_hostile_operations_end_in_time_and_disturb_nobody() {
     let client = host.client();
     let (slice, deadline) = (SLICE, DEADLINE + DRAIN);
     let table = [
-        ("spin-in-call", "/go", slice, Expected::Uncertain("provider_timeout")),
-        ("spin-in-call", "/go prepare", slice, Expected::Problem(504, "provider_timeout")),
-        ("memory-bomb", "/go", deadline, Expected::Uncertain("provider_trap")),
+        (
+            "spin-in-call",
+            "/go",
+            slice,
+            Expected::Uncertain("provider_timeout"),
+        ),
+        (
+            "spin-in-call",
+            "/go prepare",
+            slice,
+            Expected::Problem(504, "provider_timeout"),
+        ),
+        (
+            "memory-bomb",
+            "/go",
+            deadline,
+            Expected::Uncertain("provider_trap"),
+        ),
         ("handle-bomb", "/go", deadline, Expected::Violation),
-        ("trap-prepare", "/go", deadline, Expected::Problem(502, "provider_trap")),
-        ("trap-invoke", "/go", deadline, Expected::Uncertain("provider_trap")),
-        ("abort-deaf", "/go", deadline, Expected::Uncertain("provider_timeout")),
-        ("oversize-message", "/go 70000", deadline, Expected::Violation),
-        ("control-returns-started", "/go", deadline, Expected::Violation),
-        ("cancelled-without-abort", "/go", deadline, Expected::Violation),
-        ("cancelled-without-abort", "/go prepare", deadline, Expected::Problem(502, "provider_contract_violation")),
-        ("activity-ignores-abort", "/go", deadline, Expected::Completed),
+        (
+            "trap-prepare",
+            "/go",
+            deadline,
+            Expected::Problem(502, "provider_trap"),
+        ),
+        (
+            "trap-invoke",
+            "/go",
+            deadline,
+            Expected::Uncertain("provider_trap"),
+        ),
+        (
+            "abort-deaf",
+            "/go",
+            deadline,
+            Expected::Uncertain("provider_timeout"),
+        ),
+        (
+            "oversize-message",
+            "/go 70000",
+            deadline,
+            Expected::Violation,
+        ),
+        (
+            "control-returns-started",
+            "/go",
+            deadline,
+            Expected::Violation,
+        ),
+        (
+            "cancelled-without-abort",
+            "/go",
+            deadline,
+            Expected::Violation,
+        ),
+        (
+            "cancelled-without-abort",
+            "/go prepare",
+            deadline,
+            Expected::Problem(502, "provider_contract_violation"),
+        ),
+        (
+            "activity-ignores-abort",
+            "/go",
+            deadline,
+            Expected::Completed,
+        ),
     ];
     for (guest, text, bound, expected) in &table {
         let what = format!("{guest} {text}");
@@ -207,20 +284,38 @@ async fn w2_hostile_operations_end_in_time_and_disturb_nobody() {
             let wait = stream.worst();
             let own = wait.saturating_sub(PACE);
             let grown = highest.saturating_sub(before);
-            println!("{what}: {took:?}, longest wait of the stream {wait:?}, memory +{} MiB", grown / MIB);
+            println!(
+                "{what}: {took:?}, longest wait of the stream {wait:?}, memory +{} MiB",
+                grown / MIB
+            );
             expected.check(&what, &answer);
-            assert!(grown < 2 * MEMORY, "{what}: memory grew by {} MiB", grown / MIB);
+            assert!(
+                grown < 2 * MEMORY,
+                "{what}: memory grew by {} MiB",
+                grown / MIB
+            );
             if took <= *bound + MARGIN + own && wait <= UNDISTURBED {
                 break own;
             }
-            assert!(attempt < 3, "{what}: {took:?}, bound {bound:?}; the stream stood still for {wait:?}");
+            assert!(
+                attempt < 3,
+                "{what}: {took:?}, bound {bound:?}; the stream stood still for {wait:?}"
+            );
         };
         if *guest == "activity-ignores-abort" {
             // N13: an activity that ignores its abort costs its instance, within the drain bound.
             let begun = Instant::now();
             assert!(session.interrupt().await);
-            assert!(begun.elapsed() <= DRAIN + MARGIN + own + stream.worst(), "{:?}", begun.elapsed());
-            session.until("its activity is gone", |row| row["activities"] == serde_json::json!([])).await;
+            assert!(
+                begun.elapsed() <= DRAIN + MARGIN + own + stream.worst(),
+                "{:?}",
+                begun.elapsed()
+            );
+            session
+                .until("its activity is gone", |row| {
+                    row["activities"] == serde_json::json!([])
+                })
+                .await;
         }
     }
     assert!(stream.end().await > 50, "the stream streamed");
@@ -236,7 +331,8 @@ async fn w3_hostile_discovery_is_refused_whole() {
         ("trap-get-command-state", "provider_trap"),
     ] {
         let body = serde_json::json!({"project_id": "default", "agent": format!("guest/{guest}")});
-        let (answer, took) = retried(|| client.post("/v1/sessions/harness-command-state", body.clone())).await;
+        let (answer, took) =
+            retried(|| client.post("/v1/sessions/harness-command-state", body.clone())).await;
         answer.problem(502, code);
         assert!(took <= DEADLINE + DRAIN + MARGIN, "{took:?}");
     }
@@ -261,10 +357,18 @@ async fn w1_hostile_turns_fail_and_the_session_goes_on() {
             (session, row)
         };
         let ((session, row), highest) = peak(&host, work).await;
-        assert_eq!((&row["status"], &row["error"]["code"]), (&"failed".into(), &code.into()), "{guest}: {row}");
+        assert_eq!(
+            (&row["status"], &row["error"]["code"]),
+            (&"failed".into(), &code.into()),
+            "{guest}: {row}"
+        );
         assert!(highest.saturating_sub(before) < 2 * MEMORY, "{guest}");
         let again = session.prompt("again").await;
-        assert_eq!(session.turn_end(&again).await["type"], "TurnFailed", "{guest} takes the next prompt");
+        assert_eq!(
+            session.turn_end(&again).await["type"],
+            "TurnFailed",
+            "{guest} takes the next prompt"
+        );
     }
     // Floods end by themselves, and what they flood is bounded.
     for (guest, words) in [("log-flood", "flooded"), ("pending-flood", "refused")] {
@@ -276,19 +380,27 @@ async fn w1_hostile_turns_fail_and_the_session_goes_on() {
         };
         let (session, highest) = peak(&host, work).await;
         let said = session.said().await;
-        assert!(said.iter().any(|said| said.contains(words)), "{guest}: {said:?} {}", session.row().await);
+        assert!(
+            said.iter().any(|said| said.contains(words)),
+            "{guest}: {said:?} {}",
+            session.row().await
+        );
         assert!(highest.saturating_sub(before) < 2 * MEMORY, "{guest}");
     }
     // An abort that is ignored costs the instance within the drain bound (W5).
     let deaf = client.prompted("guest/abort-deaf", "go").await;
-    deaf.until("bound", |row| row["agent_session_id"] == "deaf-native").await;
+    deaf.until("bound", |row| row["agent_session_id"] == "deaf-native")
+        .await;
     stream.worst();
     let begun = Instant::now();
     assert!(deaf.interrupt().await);
     let row = deaf.until_idle().await;
     let took = begun.elapsed();
     assert!(took <= DRAIN + MARGIN + stream.worst(), "{took:?}");
-    assert_eq!((&row["status"], &row["agent_session_id"]), (&"cancelled".into(), &"deaf-native".into()));
+    assert_eq!(
+        (&row["status"], &row["agent_session_id"]),
+        (&"cancelled".into(), &"deaf-native".into())
+    );
     assert!(stream.end().await > 50, "the stream streamed");
 }
 
@@ -304,7 +416,9 @@ async fn w9_floods_of_announcements_are_paced_and_stopped() {
     let client = host.client();
     let before = host.resident();
     let turns = |events: &[Value]| {
-        let native = events.iter().filter(|e| e["type"] == "TurnStarted" && e["native"].is_object());
+        let native = events
+            .iter()
+            .filter(|e| e["type"] == "TurnStarted" && e["native"].is_object());
         native.count()
     };
     for guest in ["announce-flood", "ignores-stopped"] {
@@ -314,20 +428,34 @@ async fn w9_floods_of_announcements_are_paced_and_stopped() {
         assert!(first.data["native"].is_object(), "{first:?}");
         tokio::time::sleep(Duration::from_secs(2)).await;
         let ran = turns(&session.journal().await);
-        assert!(ran <= 64, "{guest}: {ran} native turns in two seconds, 60 a minute are allowed");
+        assert!(
+            ran <= 64,
+            "{guest}: {ran} native turns in two seconds, 60 a minute are allowed"
+        );
         // Between two announcements there may be nothing to stop; one that stops disarms.
         let begun = loop {
             let begun = Instant::now();
             if session.interrupt().await {
                 break begun;
             }
-            assert!(turns(&session.journal().await) <= 64, "{guest}: nothing to stop");
+            assert!(
+                turns(&session.journal().await) <= 64,
+                "{guest}: nothing to stop"
+            );
         };
-        assert!(begun.elapsed() <= DRAIN + MARGIN + stream.worst(), "{guest}: Stop took {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() <= DRAIN + MARGIN + stream.worst(),
+            "{guest}: Stop took {:?}",
+            begun.elapsed()
+        );
         session.until_idle().await;
         let stopped = turns(&session.journal().await);
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(turns(&session.journal().await), stopped, "{guest}: no turn for 3 s");
+        assert_eq!(
+            turns(&session.journal().await),
+            stopped,
+            "{guest}: no turn for 3 s"
+        );
     }
     let wait = stream.worst();
     assert!(wait <= UNDISTURBED, "the stream stood still for {wait:?}");

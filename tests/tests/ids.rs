@@ -32,11 +32,19 @@ fn ids_of(name: &str) -> impl Iterator<Item = String> + '_ {
     name.split('_')
         .take_while(|word| {
             let mut letters = word.chars();
-            letters.next().is_some_and(|first| "rnigwsbe".contains(first))
-                && letters.clone().next().is_some_and(|second| second.is_ascii_digit())
+            letters
+                .next()
+                .is_some_and(|first| "rnigwsbe".contains(first))
+                && letters
+                    .clone()
+                    .next()
+                    .is_some_and(|second| second.is_ascii_digit())
                 && letters.all(|rest| rest.is_ascii_digit() || "abcd".contains(rest))
         })
-        .map(|word| word.trim_end_matches(|c: char| c.is_ascii_alphabetic()).to_owned())
+        .map(|word| {
+            word.trim_end_matches(|c: char| c.is_ascii_alphabetic())
+                .to_owned()
+        })
 }
 
 /// Collects the ids of every test below a directory.
@@ -57,10 +65,14 @@ fn collect(directory: &Path, found: &mut BTreeSet<String>) {
                 };
                 let name = rest.split(['(', '<']).next().unwrap_or_default();
                 // A test and no helper: its attribute stands above, comments and others between.
-                let above = lines[..index].iter().rev().take_while(|line| {
-                    line.starts_with("#[") || line.starts_with("//")
-                });
-                if above.clone().any(|line| line.starts_with("#[") && line.contains("test")) {
+                let above = lines[..index]
+                    .iter()
+                    .rev()
+                    .take_while(|line| line.starts_with("#[") || line.starts_with("//"));
+                if above
+                    .clone()
+                    .any(|line| line.starts_with("#[") && line.contains("test"))
+                {
                     found.extend(ids_of(name));
                 }
             }
@@ -77,7 +89,11 @@ fn ids_have_tests() {
     let wanted = [("r", R), ("n", N), ("i", I), ("g", G), ("w", W)];
     let missing: Vec<String> = wanted
         .iter()
-        .flat_map(|(letter, numbers)| numbers.iter().map(move |number| format!("{letter}{number}")))
+        .flat_map(|(letter, numbers)| {
+            numbers
+                .iter()
+                .map(move |number| format!("{letter}{number}"))
+        })
         .filter(|id| !found.contains(id))
         .collect();
     assert_eq!(missing, KNOWN_MISSING, "ids without a test of their name");

@@ -52,7 +52,9 @@ const ROUTES: &[(&str, &str)] = &[
 
 /// A path of the description without the names of its parameters.
 fn shape(path: &str) -> String {
-    let parts = path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part });
+    let parts = path
+        .split('/')
+        .map(|part| if part.starts_with('{') { "{}" } else { part });
     parts.collect::<Vec<_>>().join("/")
 }
 
@@ -63,16 +65,23 @@ fn template<'a>(document: &'a Value, path: &str) -> Option<&'a str> {
     let fits = |template: &&String| {
         let wanted: Vec<&str> = template.split('/').collect();
         wanted.len() == parts.len()
-            && wanted.iter().zip(&parts).all(|(want, part)| want.starts_with('{') || want == part)
+            && wanted
+                .iter()
+                .zip(&parts)
+                .all(|(want, part)| want.starts_with('{') || want == part)
     };
     let paths = document["paths"].as_object().unwrap();
-    let found = paths.keys().filter(fits).min_by_key(|template| template.matches('{').count());
+    let found = paths
+        .keys()
+        .filter(fits)
+        .min_by_key(|template| template.matches('{').count());
     found.map(String::as_str)
 }
 
 /// The schema of an answer, if it has a body.
 fn schema(document: &Value, exchange: &Exchange) -> Option<Value> {
-    let path = template(document, &exchange.path).unwrap_or_else(|| panic!("{} is not documented", exchange.path));
+    let path = template(document, &exchange.path)
+        .unwrap_or_else(|| panic!("{} is not documented", exchange.path));
     let method = exchange.method.as_str().to_lowercase();
     let operation = &document["paths"][path][method.as_str()];
     assert!(operation.is_object(), "{method} {path} is not documented");
@@ -81,7 +90,10 @@ fn schema(document: &Value, exchange: &Exchange) -> Option<Value> {
     let mut response = match responses.get(&status) {
         Some(response) => response,
         None => {
-            assert!(exchange.answer.status >= 400, "{method} {path}: {status} is not documented");
+            assert!(
+                exchange.answer.status >= 400,
+                "{method} {path}: {status} is not documented"
+            );
             &responses["default"]
         }
     };
@@ -91,7 +103,9 @@ fn schema(document: &Value, exchange: &Exchange) -> Option<Value> {
     let content = response["content"].as_object()?;
     let kind = exchange.answer.headers["content-type"].to_str().unwrap();
     let kind = kind.split(';').next().unwrap();
-    let body = content.get(kind).unwrap_or_else(|| panic!("{method} {path}: {status} as {kind} is not documented"));
+    let body = content
+        .get(kind)
+        .unwrap_or_else(|| panic!("{method} {path}: {status} as {kind} is not documented"));
     Some(body["schema"].clone())
 }
 
@@ -106,25 +120,61 @@ fn validator(document: &Value, schema: Value) -> Validator {
 /// Every kind of answer a client meets on its way.
 async fn journey(client: &Client) {
     for path in [
-        "/healthz", "/readyz", "/metrics", "/v1/capabilities", "/v1/harnesses", "/v1/harnesses/demo/planner",
-        "/v1/projects", "/v1/projects/default", "/v1/workspaces", "/v1/workspaces/default", "/v1/providers",
-        "/v1/providers/demo/planner", "/v1/providers/demo/planner/logs?limit=10", "/v1/tokens",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/v1/capabilities",
+        "/v1/harnesses",
+        "/v1/harnesses/demo/planner",
+        "/v1/projects",
+        "/v1/projects/default",
+        "/v1/workspaces",
+        "/v1/workspaces/default",
+        "/v1/providers",
+        "/v1/providers/demo/planner",
+        "/v1/providers/demo/planner/logs?limit=10",
+        "/v1/tokens",
     ] {
         assert_eq!(client.get(path).await.status, 200, "{path}");
     }
-    client.post("/v1/projects", json!({"id": "p", "name": "P"})).await.ok(201);
+    client
+        .post("/v1/projects", json!({"id": "p", "name": "P"}))
+        .await
+        .ok(201);
     let target = json!({"kind": "remote", "host": "example.org", "path": "/srv"});
-    client.post("/v1/workspaces", json!({"id": "w", "project_id": "p", "target": target})).await.ok(201);
+    client
+        .post(
+            "/v1/workspaces",
+            json!({"id": "w", "project_id": "p", "target": target}),
+        )
+        .await
+        .ok(201);
     client.get("/v1/workspaces/w").await.ok(200);
-    let token = client.post("/v1/tokens", json!({"name": "t", "scopes": ["read"], "projects": ["p"]})).await.ok(201);
+    let token = client
+        .post(
+            "/v1/tokens",
+            json!({"name": "t", "scopes": ["read"], "projects": ["p"]}),
+        )
+        .await
+        .ok(201);
     client.get("/v1/tokens").await.ok(200);
     let id = token["id"].as_str().unwrap();
     assert_eq!(client.delete(&format!("/v1/tokens/{id}")).await.status, 204);
-    client.post("/v1/providers/demo/planner/release", json!({})).await;
-    client.post("/v1/providers", json!({"component": "/none.wasm", "sha256": "0".repeat(64)})).await;
+    client
+        .post("/v1/providers/demo/planner/release", json!({}))
+        .await;
+    client
+        .post(
+            "/v1/providers",
+            json!({"component": "/none.wasm", "sha256": "0".repeat(64)}),
+        )
+        .await;
 
     let draft = json!({"project_id": "default", "agent": "demo/planner"});
-    client.post("/v1/sessions/harness-command-state", draft).await.ok(200);
+    client
+        .post("/v1/sessions/harness-command-state", draft)
+        .await
+        .ok(200);
     let goal = client.commanded("demo/planner", "/goal see it all").await;
     goal.state().await;
     goal.interrupt().await;
@@ -133,39 +183,84 @@ async fn journey(client: &Client) {
     let session = client.prompted("demo/planner", "hello").await;
     session.until_idle().await;
     session.command("/note hello").await.ok(200);
-    session.command("/nonsense").await.problem(400, "invalid_argument");
+    session
+        .command("/nonsense")
+        .await
+        .problem(400, "invalid_argument");
     session.prompt("demo:approval").await;
     let gate = session.gate().await;
     session.prompt("waits").await;
     let queued = session.list("/queue").await;
     let waiting = queued[0]["command_id"].as_str().unwrap();
-    client.delete(&session.path(&format!("/queue/{waiting}"))).await.ok(200);
-    session.answer(&gate, json!({"action": "dance"})).await.problem(400, "gate_action_invalid");
-    session.answer(&gate, json!({"action": "decline"})).await.problem(400, "gate_kind_mismatch");
-    session.answer(&gate, json!({"action": "approve_once"})).await.ok(202);
+    client
+        .delete(&session.path(&format!("/queue/{waiting}")))
+        .await
+        .ok(200);
+    session
+        .answer(&gate, json!({"action": "dance"}))
+        .await
+        .problem(400, "gate_action_invalid");
+    session
+        .answer(&gate, json!({"action": "decline"}))
+        .await
+        .problem(400, "gate_kind_mismatch");
+    session
+        .answer(&gate, json!({"action": "approve_once"}))
+        .await
+        .ok(202);
     session.until_idle().await;
     session.prompt("demo:question").await;
     let gate = session.gate().await;
-    session.command("/work 1").await.problem(409, "session_busy");
-    session.answer(&gate, json!({"action": "answer", "values": {"answers": [["x"]]}})).await.ok(202);
+    session
+        .command("/work 1")
+        .await
+        .problem(409, "session_busy");
+    session
+        .answer(
+            &gate,
+            json!({"action": "answer", "values": {"answers": [["x"]]}}),
+        )
+        .await
+        .ok(202);
     session.until_idle().await;
     session.prompt("demo:fail").await;
     session.until_status("failed").await;
     session.command("/plan all of it").await.ok(200);
     session.until_idle().await;
     session.state().await;
-    session.action("plan", "approve", Some("stale")).await.problem(409, "stale_state");
+    session
+        .action("plan", "approve", Some("stale"))
+        .await
+        .problem(409, "stale_state");
     session.messages().await;
     session.journal().await;
-    client.post(&session.path("/queue/release"), json!({})).await.ok(200);
-    let patch = client.request(Method::PATCH, &session.path("")).json(&json!({"title": "new"}));
+    client
+        .post(&session.path("/queue/release"), json!({}))
+        .await
+        .ok(200);
+    let patch = client
+        .request(Method::PATCH, &session.path(""))
+        .json(&json!({"title": "new"}));
     client.send(patch).await.unwrap().ok(200);
     client.get("/v1/sessions").await.ok(200);
-    client.get("/v1/sessions?status=failed&limit=1").await.ok(200);
-    client.get("/v1/sessions/nonsense").await.problem(404, "session_not_found");
+    client
+        .get("/v1/sessions?status=failed&limit=1")
+        .await
+        .ok(200);
+    client
+        .get("/v1/sessions/nonsense")
+        .await
+        .problem(404, "session_not_found");
     assert_eq!(client.delete(&session.path("")).await.status, 204);
-    client.delete("/v1/providers/no/body").await.problem(404, "provider_not_found");
-    client.with_token(None).get("/v1/sessions").await.problem(401, "unauthenticated");
+    client
+        .delete("/v1/providers/no/body")
+        .await
+        .problem(404, "provider_not_found");
+    client
+        .with_token(None)
+        .get("/v1/sessions")
+        .await
+        .problem(401, "unauthenticated");
 }
 
 /// G1: what is answered is what is described.
@@ -174,20 +269,40 @@ async fn g1_every_answer_is_as_described() {
     let host = Setup::plain().start();
     let client = host.client();
     let document = client.get("/openapi.json").await.ok(200);
-    assert_eq!(document["openapi"].as_str().map(|version| &version[..3]), Some("3.1"));
+    assert_eq!(
+        document["openapi"].as_str().map(|version| &version[..3]),
+        Some("3.1")
+    );
     let walk = host.client();
     journey(&walk).await;
     let mut checked = BTreeSet::new();
     for exchange in walk.seen() {
-        let what = format!("{} {} {}", exchange.method, exchange.path, exchange.answer.status);
+        let what = format!(
+            "{} {} {}",
+            exchange.method, exchange.path, exchange.answer.status
+        );
         let Some(schema) = schema(&document, &exchange) else {
-            assert_eq!(exchange.answer.body, Value::Null, "{what} has a body that is not described");
+            assert_eq!(
+                exchange.answer.body,
+                Value::Null,
+                "{what} has a body that is not described"
+            );
             continue;
         };
         let validator = validator(&document, schema);
-        let errors: Vec<String> = validator.iter_errors(&exchange.answer.body).map(|e| format!("{}: {e}", e.instance_path())).collect();
-        assert!(errors.is_empty(), "{what}: {errors:#?}\n{}", exchange.answer.body);
-        checked.insert((exchange.method.to_string(), template(&document, &exchange.path).unwrap().to_owned()));
+        let errors: Vec<String> = validator
+            .iter_errors(&exchange.answer.body)
+            .map(|e| format!("{}: {e}", e.instance_path()))
+            .collect();
+        assert!(
+            errors.is_empty(),
+            "{what}: {errors:#?}\n{}",
+            exchange.answer.body
+        );
+        checked.insert((
+            exchange.method.to_string(),
+            template(&document, &exchange.path).unwrap().to_owned(),
+        ));
     }
     assert!(checked.len() >= 30, "{} routes were seen", checked.len());
 }
@@ -200,14 +315,25 @@ async fn g4_every_documented_route_exists_and_wants_a_token() {
     let document = client.get("/openapi.json").await.ok(200);
     let mut documented = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        for method in item.as_object().unwrap().keys().filter(|key| *key != "parameters") {
+        for method in item
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|key| *key != "parameters")
+        {
             documented.insert((method.clone(), shape(path)));
             let method: Method = method.to_uppercase().parse().unwrap();
             let asked = path
                 .replace("{publisher}", "no")
                 .replace("{name}", "body")
                 .split('/')
-                .map(|part| if part.starts_with('{') { "00000000-0000-7000-8000-000000000000" } else { part })
+                .map(|part| {
+                    if part.starts_with('{') {
+                        "00000000-0000-7000-8000-000000000000"
+                    } else {
+                        part
+                    }
+                })
                 .collect::<Vec<_>>()
                 .join("/");
             let open = !asked.starts_with("/v1/") && asked != "/metrics";
@@ -216,19 +342,31 @@ async fn g4_every_documented_route_exists_and_wants_a_token() {
                 anonymous.get(&asked).await.problem(401, "unauthenticated");
                 continue;
             }
-            let answer = anonymous.send(anonymous.request(method.clone(), &asked)).await.unwrap();
+            let answer = anonymous
+                .send(anonymous.request(method.clone(), &asked))
+                .await
+                .unwrap();
             if open {
                 assert_eq!(answer.status, 200, "{method} {asked}");
             } else {
                 answer.problem(401, "unauthenticated");
             }
-            let answer = client.send(client.request(method.clone(), &asked)).await.unwrap();
+            let answer = client
+                .send(client.request(method.clone(), &asked))
+                .await
+                .unwrap();
             let code = answer.body["code"].as_str().unwrap_or_default();
-            assert!(!["not_found", "method_not_allowed"].contains(&code), "{method} {asked}: {}", answer.body);
+            assert!(
+                !["not_found", "method_not_allowed"].contains(&code),
+                "{method} {asked}: {}",
+                answer.body
+            );
         }
     }
-    let expected: BTreeSet<(String, String)> =
-        ROUTES.iter().map(|(method, path)| ((*method).to_owned(), shape(path))).collect();
+    let expected: BTreeSet<(String, String)> = ROUTES
+        .iter()
+        .map(|(method, path)| ((*method).to_owned(), shape(path)))
+        .collect();
     assert_eq!(documented, expected);
     assert_eq!(client.get("/docs/").await.status, 200);
 }

@@ -66,7 +66,10 @@ fn is_id(word: &str) {
 
 async fn is_paused(session: &Conversation) {
     let mode = session.mode("goal").await.expect("a goal");
-    assert!(mode["state"].as_str().unwrap().starts_with("paused"), "{mode}");
+    assert!(
+        mode["state"].as_str().unwrap().starts_with("paused"),
+        "{mode}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,7 +82,18 @@ async fn the_walk_through_works_as_printed() {
     let (last, walk) = blocks.split_last().unwrap();
     let host = Setup::plain().start();
     let outputs = run(&host, walk, None).await;
-    let [_, discover, create, follow, stop, beside, gates, plan, session] = &outputs[..] else {
+    let [
+        _,
+        discover,
+        create,
+        follow,
+        stop,
+        beside,
+        gates,
+        plan,
+        session,
+    ] = &outputs[..]
+    else {
         panic!("{outputs:#?}");
     };
     let session = session.trim();
@@ -90,8 +104,15 @@ async fn the_walk_through_works_as_printed() {
         assert!(names.as_array().unwrap().contains(&json!(name)), "{names}");
     }
     let modes = values(create);
-    assert_eq!((modes.len(), &modes[0]["id"]), (1, &json!("goal")), "{create}");
-    assert!(modes[0]["state"].as_str().unwrap().starts_with("active"), "{create}");
+    assert_eq!(
+        (modes.len(), &modes[0]["id"]),
+        (1, &json!("goal")),
+        "{create}"
+    );
+    assert!(
+        modes[0]["state"].as_str().unwrap().starts_with("active"),
+        "{create}"
+    );
     assert!(modes[0]["tagText"].is_string(), "{create}");
     assert_eq!(follow.lines().next(), Some("event: snapshot"));
     assert!(
@@ -128,7 +149,11 @@ async fn the_walk_through_works_as_printed() {
     );
 
     let mut lines = plan.lines();
-    assert_eq!(lines.next(), Some("completed"), "the goal is cleared: {plan}");
+    assert_eq!(
+        lines.next(),
+        Some("completed"),
+        "the goal is cleared: {plan}"
+    );
     assert_eq!(lines.next(), Some("started"), "the plan's turn: {plan}");
     let rest: Vec<&str> = lines.collect();
     assert_eq!(
@@ -141,38 +166,66 @@ async fn the_walk_through_works_as_printed() {
 
     // A second session, whose goal is stopped, goes through the crash beside the first.
     let client = host.client();
-    let paused = client.commanded("demo/planner", "/goal outlive the crash").await;
+    let paused = client
+        .commanded("demo/planner", "/goal outlive the crash")
+        .await;
     assert!(paused.interrupt().await);
     let walked = client.session(session);
     walked.until_idle().await;
     paused.until_idle().await;
-    let before = (walked.messages().await, walked.journal().await, walked.row().await);
+    let before = (
+        walked.messages().await,
+        walked.journal().await,
+        walked.row().await,
+    );
     assert!(
-        walked.said().await.iter().any(|said| said.contains("a colour of my own")),
+        walked
+            .said()
+            .await
+            .iter()
+            .any(|said| said.contains("a colour of my own")),
         "the answer is quoted"
     );
 
     let host = host.kill().start();
     let client = host.client();
     let walked = client.session(session);
-    let after = (walked.messages().await, walked.journal().await, walked.row().await);
+    let after = (
+        walked.messages().await,
+        walked.journal().await,
+        walked.row().await,
+    );
     assert_eq!(after.0, before.0, "every message");
     assert_eq!(after.1[..before.1.len()], before.1[..], "every event");
-    for member in ["title", "params", "agent", "model", "workspace_id", "agent_session_id"] {
+    for member in [
+        "title",
+        "params",
+        "agent",
+        "model",
+        "workspace_id",
+        "agent_session_id",
+    ] {
         assert_eq!(after.2[member], before.2[member], "{member}");
     }
     let outputs = run(&host, &[blocks[0].clone(), last.clone()], Some(session)).await;
     let counted = values(&outputs[1]);
     assert_eq!(counted[0], json!(before.0.len()));
     assert_eq!(counted[1]["TurnFailed"], Value::Null);
-    assert!(counted[1]["NativeOperationResolved"].as_u64() >= Some(4), "{counted:?}");
+    assert!(
+        counted[1]["NativeOperationResolved"].as_u64() >= Some(4),
+        "{counted:?}"
+    );
 
     let paused = paused.at(&client);
     let turns = |events: &[Value]| events.iter().filter(|e| e["type"] == "TurnStarted").count();
     let ran = turns(&paused.journal().await);
     is_paused(&paused).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(turns(&paused.journal().await), ran, "a paused goal stays paused");
+    assert_eq!(
+        turns(&paused.journal().await),
+        ran,
+        "a paused goal stays paused"
+    );
     let resumed = paused.command("/goal resume").await.ok(200);
     assert_eq!(resumed["status"], "completed");
 }
@@ -181,7 +234,10 @@ async fn the_walk_through_works_as_printed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn n12_stop_disarms_a_goal_for_good() {
     let host = Setup::plain().start();
-    let goal = host.client().commanded("demo/planner", "/goal never mind").await;
+    let goal = host
+        .client()
+        .commanded("demo/planner", "/goal never mind")
+        .await;
     let mut events = goal.events(Some(0)).await;
     let step = events
         .until(|frame| frame.event == "TurnStarted" && frame.data["native"].is_object())
