@@ -209,6 +209,20 @@ impl State {
         })
     }
 
+    /// Whether a lost process left something that a restore writes down. Inputs that are held
+    /// already are not: waking the session leaves them as they are.
+    #[must_use]
+    pub fn needs_repair(&self) -> bool {
+        let open = |l: &LoopState| {
+            l.running
+                || l.turn.is_some()
+                || !l.operations.is_empty()
+                || !l.gates.is_empty()
+                || l.inbox.iter().any(|w| !w.held)
+        };
+        self.active || self.loops.values().any(open)
+    }
+
     /// Inputs that wait, in loop order then queue order.
     #[must_use]
     pub fn queued_inputs(&self) -> Vec<QueuedInput> {

@@ -12,7 +12,7 @@ use crate::view::{OutcomeStatus, Status};
 
 impl Out<'_, '_> {
     pub(super) fn restore(&mut self) -> Answer {
-        if !self.session.state.needs_recovery() && !self.session.state.active {
+        if !self.session.state.needs_repair() {
             return Answer::None;
         }
         let at = self.session.state.last_seq;
