@@ -10,8 +10,10 @@ use std::path::Path;
 pub struct Record {
     /// Its place, from 1.
     pub seq: u64,
-    /// Whether it is a command; else an event or a private record.
+    /// Whether it is a command.
     pub command: bool,
+    /// Whether it is a public event; what is neither is private.
+    pub event: bool,
     /// Its content; null when it has none.
     pub body: Value,
 }
@@ -53,6 +55,7 @@ pub fn read_database(data: &Path) -> BTreeMap<String, Vec<Record>> {
         journal.push(Record {
             seq,
             command: kind == 2,
+            event: kind == 1,
             body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
         });
     }

@@ -1,4 +1,11 @@
 //! `agents/acp` in the real host, against a real agent and against one that breaks the protocol.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is a failed test"
+)]
 
 use harness_test_guests as guests;
 use harness_tests::{Client, Conversation, Setup, python, python_with, root};

@@ -1,4 +1,11 @@
 //! Many subscribers of one session, one of which reads nothing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is a failed test"
+)]
 
 use futures::future::join_all;
 use harness_tests::{Client, Frame, Setup, TOKEN};

@@ -3,6 +3,13 @@
 //! One host serves them all, beside a well-behaved guest whose turn streams all the while. How
 //! long its client waits for the next delta is measured: that is what "undisturbed" means, and it
 //! tells how much of a delay is this machine's own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is a failed test"
+)]
 
 use harness_test_guests as guests;
 use harness_tests::{Answer, Conversation, Host, Setup};

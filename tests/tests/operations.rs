@@ -1,6 +1,13 @@
 //! Native operations over real HTTP: what a provider sees, what a client is told, what is kept.
 //!
 //! The scriptable guest `guest/probe` tells what it was given and counts its calls.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is a failed test"
+)]
 
 use harness_test_guests as guests;
 use harness_tests::{Client, Conversation, Host, Record, Setup, read_database, root};

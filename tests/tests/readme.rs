@@ -2,6 +2,13 @@
 //!
 //! Its shell blocks go to one bash in order; a marker after each tells their outputs apart. The
 //! last block comes after the host was killed and started again, as its text says.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is a failed test"
+)]
 
 use harness_tests::{Conversation, Host, Setup, TOKEN, missing, root};
 use serde_json::{Value, json};
