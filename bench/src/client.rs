@@ -17,11 +17,20 @@ impl Client {
     pub(crate) async fn connect(address: SocketAddr, token: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream), host: address.to_string(), token: token.into() })
+        Ok(Self {
+            stream: BufReader::new(stream),
+            host: address.to_string(),
+            token: token.into(),
+        })
     }
 
     /// Sends a request and reads the answer's status and body.
-    pub(crate) async fn request(&mut self, method: &str, path: &str, body: &str) -> Result<(u16, Vec<u8>)> {
+    pub(crate) async fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<(u16, Vec<u8>)> {
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.host,

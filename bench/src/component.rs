@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use harness_core::abort::{AbortReason, AbortSignal};
 use harness_core::content::NewMessage;
 use harness_core::provider::{
-    Activity, BoxFuture, ChannelError, DiscoveryContext, Harness, Harnesses, Instance, InstanceHost, InstanceScope,
-    NativeTurn,
+    Activity, BoxFuture, ChannelError, DiscoveryContext, Harness, Harnesses, Instance,
+    InstanceHost, InstanceScope, NativeTurn,
 };
 use harness_engine::{Engine, EngineConfig, HostKey, ProviderSpec, Registry};
 use harness_journal::{SqliteOptions, SqliteStore};
@@ -51,9 +51,16 @@ fn context() -> Result<DiscoveryContext> {
 }
 
 async fn open(harness: &Arc<dyn Harness>, context: &DiscoveryContext) -> Result<Arc<dyn Instance>> {
-    let scope = InstanceScope::Draft { project: context.project_id.clone(), workspace: None };
-    let instance = harness.open(scope, Arc::new(Nobody(context.clone()))).await?;
-    instance.get_command_state(context.clone(), AbortSignal::never()).await?;
+    let scope = InstanceScope::Draft {
+        project: context.project_id.clone(),
+        workspace: None,
+    };
+    let instance = harness
+        .open(scope, Arc::new(Nobody(context.clone())))
+        .await?;
+    instance
+        .get_command_state(context.clone(), AbortSignal::never())
+        .await?;
     Ok(instance)
 }
 
@@ -64,14 +71,19 @@ struct Bare {
 
 impl WasiView for Bare {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.table,
+        }
     }
 }
 
 /// Bare wasmtime: one store, one instance, one call of `describe`.
 async fn bare(rounds: usize) -> Result<Duration> {
     let mut config = Config::new();
-    config.wasm_component_model_async(true).epoch_interruption(true);
+    config
+        .wasm_component_model_async(true)
+        .epoch_interruption(true);
     let engine = wasmtime::Engine::new(&config)?;
     let component = Component::from_file(&engine, harness_test_guests::HELLO)?;
     let mut linker: Linker<Bare> = Linker::new(&engine);
@@ -82,16 +94,22 @@ async fn bare(rounds: usize) -> Result<Duration> {
     let mut times = Vec::with_capacity(rounds);
     for _ in 0..rounds {
         let start = Instant::now();
-        let data = Bare { wasi: WasiCtxBuilder::new().build(), table: ResourceTable::new() };
+        let data = Bare {
+            wasi: WasiCtxBuilder::new().build(),
+            table: ResourceTable::new(),
+        };
         let mut store = Store::new(&engine, data);
         store.set_epoch_deadline(u64::MAX / 2);
         let instance = pre.instantiate_async(&mut store).await?;
         let provider = instance
             .get_export_index(&mut store, None, "harness:provider/provider@0.1.0")
             .context("no provider export")?;
-        let describe =
-            instance.get_export_index(&mut store, Some(&provider), "describe").context("no describe")?;
-        let describe = instance.get_func(&mut store, describe).context("describe is no function")?;
+        let describe = instance
+            .get_export_index(&mut store, Some(&provider), "describe")
+            .context("no describe")?;
+        let describe = instance
+            .get_func(&mut store, describe)
+            .context("describe is no function")?;
         let mut results = vec![wasmtime::component::Val::Bool(false)];
         describe.call_async(&mut store, &[], &mut results).await?;
         times.push(start.elapsed());
@@ -102,7 +120,14 @@ async fn bare(rounds: usize) -> Result<Duration> {
 /// B4: instantiate and first call, ours against bare.
 pub(crate) async fn instantiate(dir: &Path, rounds: usize) -> Result<Row> {
     let floor = bare(rounds).await?;
-    let (registry, _store) = registry(dir, "b4", ProviderSpec::new(harness_engine::ComponentSource::File(harness_test_guests::HELLO.into()))).await?;
+    let (registry, _store) = registry(
+        dir,
+        "b4",
+        ProviderSpec::new(harness_engine::ComponentSource::File(
+            harness_test_guests::HELLO.into(),
+        )),
+    )
+    .await?;
     let harness = registry.list().into_iter().next().context("no harness")?;
     let context = context()?;
     let mut times = Vec::with_capacity(rounds);
@@ -113,13 +138,21 @@ pub(crate) async fn instantiate(dir: &Path, rounds: usize) -> Result<Row> {
         instance.dispose(AbortReason::Idle).await;
     }
     let ours = median(times);
-    Ok(Row::at_most("B4", "instantiate + first call / bare InstancePre", ours.as_secs_f64() / floor.as_secs_f64(), 1.5)
-        .note(format!("{ours:.1?} / {floor:.1?}")))
+    Ok(Row::at_most(
+        "B4",
+        "instantiate + first call / bare InstancePre",
+        ours.as_secs_f64() / floor.as_secs_f64(),
+        1.5,
+    )
+    .note(format!("{ours:.1?} / {floor:.1?}")))
 }
 
 async fn registry(dir: &Path, name: &str, spec: ProviderSpec) -> Result<(Registry, SqliteStore)> {
     let store = SqliteStore::open(&SqliteOptions::new(dir.join(name)))?;
-    let engine = Engine::new(EngineConfig::new(Some(dir.join("cache")), HostKey::new([7; 32])))?;
+    let engine = Engine::new(EngineConfig::new(
+        Some(dir.join("cache")),
+        HostKey::new([7; 32]),
+    ))?;
     let registry = Registry::new(engine, Arc::new(store.clone()));
     registry.load(spec).await?;
     Ok((registry, store))
@@ -144,8 +177,15 @@ pub(crate) async fn load(dir: &Path) -> Result<Row> {
         warm.push(time(name).await?);
     }
     let warm = median(warm);
-    Ok(Row::at_least("B5", "load compiling / load from the cache", cold.as_secs_f64() / warm.as_secs_f64(), 20.0)
-        .note(format!("{cold:.1?} / {warm:.1?}, engine and store included")))
+    Ok(Row::at_least(
+        "B5",
+        "load compiling / load from the cache",
+        cold.as_secs_f64() / warm.as_secs_f64(),
+        20.0,
+    )
+    .note(format!(
+        "{cold:.1?} / {warm:.1?}, engine and store included"
+    )))
 }
 
 /// B6: memory of live instances above the module itself.

@@ -16,11 +16,16 @@ fn open(path: &Path) -> Result<Connection> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.execute_batch("CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL)")?;
+    connection.execute_batch(
+        "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
+    )?;
     Ok(connection)
 }
 
-fn commit<'a>(connection: &mut Connection, records: impl Iterator<Item = &'a Vec<u8>>) -> Result<()> {
+fn commit<'a>(
+    connection: &mut Connection,
+    records: impl Iterator<Item = &'a Vec<u8>>,
+) -> Result<()> {
     let transaction = connection.transaction()?;
     {
         let mut insert = transaction.prepare_cached("INSERT INTO log (bytes) VALUES (?1)")?;
@@ -44,15 +49,25 @@ pub(crate) async fn server(json: String, dir: &Path, commits: Commits) -> Result
         async move {
             let written = tokio::task::spawn_blocking(move || {
                 let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-                commits.iter().try_for_each(|records| commit(&mut connection, records.iter()))
+                commits
+                    .iter()
+                    .try_for_each(|records| commit(&mut connection, records.iter()))
             });
             match written.await {
-                Ok(Ok(())) => ([("content-type", "application/json")], r#"{"status":"completed"}"#),
-                _ => ([("content-type", "application/json")], r#"{"status":"failed"}"#),
+                Ok(Ok(())) => (
+                    [("content-type", "application/json")],
+                    r#"{"status":"completed"}"#,
+                ),
+                _ => (
+                    [("content-type", "application/json")],
+                    r#"{"status":"failed"}"#,
+                ),
             }
         }
     };
-    let router = Router::new().route("/json", get(answer)).route("/durable", post(durable));
+    let router = Router::new()
+        .route("/json", get(answer))
+        .route("/durable", post(durable));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move { axum::serve(listener, router).await });

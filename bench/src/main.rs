@@ -31,11 +31,25 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn at_least(id: &'static str, what: &str, value: f64, target: f64) -> Self {
-        Self { id, what: what.into(), value, target, at_most: false, note: String::new() }
+        Self {
+            id,
+            what: what.into(),
+            value,
+            target,
+            at_most: false,
+            note: String::new(),
+        }
     }
 
     pub(crate) fn at_most(id: &'static str, what: &str, value: f64, target: f64) -> Self {
-        Self { id, what: what.into(), value, target, at_most: true, note: String::new() }
+        Self {
+            id,
+            what: what.into(),
+            value,
+            target,
+            at_most: true,
+            note: String::new(),
+        }
     }
 
     pub(crate) fn note(mut self, note: String) -> Self {
@@ -44,7 +58,11 @@ impl Row {
     }
 
     fn met(&self) -> bool {
-        if self.at_most { self.value <= self.target } else { self.value >= self.target }
+        if self.at_most {
+            self.value <= self.target
+        } else {
+            self.value >= self.target
+        }
     }
 }
 
@@ -56,7 +74,8 @@ pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
 
 /// Resident memory of this process that is its own, in bytes.
 pub(crate) fn memory() -> Result<u64> {
-    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").context("memory is read from /proc")?;
+    let rollup =
+        std::fs::read_to_string("/proc/self/smaps_rollup").context("memory is read from /proc")?;
     let kib = |name: &str| -> u64 {
         rollup
             .lines()
@@ -93,13 +112,23 @@ async fn main() -> Result<ExitCode> {
     if wanted("B7") {
         rows.push(first_byte().await?);
     }
-    println!("{:<4} {:<52} {:>10} {:>10}  ", "", "what", "value", "target");
+    println!(
+        "{:<4} {:<52} {:>10} {:>10}  ",
+        "", "what", "value", "target"
+    );
     for row in &rows {
         let target = format!("{} {}", if row.at_most { "≤" } else { "≥" }, row.target);
         let mark = if row.met() { "" } else { "MISSED " };
-        println!("{:<4} {:<52} {:>10.2} {:>10}  {mark}{}", row.id, row.what, row.value, target, row.note);
+        println!(
+            "{:<4} {:<52} {:>10.2} {:>10}  {mark}{}",
+            row.id, row.what, row.value, target, row.note
+        );
     }
-    Ok(if rows.iter().all(Row::met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if rows.iter().all(Row::met) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// B1: live command state over HTTP against a bare route of the same bytes.
@@ -119,8 +148,13 @@ async fn discovery() -> Result<Row> {
     }
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (ratio, ours, bare) = ratios.get(1).copied().context("three rounds")?;
-    Ok(Row::at_least("B1", "GET harness-commands / bare JSON route, 32 conns", ratio, 0.5)
-        .note(format!("{ours:.0}/s / {bare:.0}/s")))
+    Ok(Row::at_least(
+        "B1",
+        "GET harness-commands / bare JSON route, 32 conns",
+        ratio,
+        0.5,
+    )
+    .note(format!("{ours:.0}/s / {bare:.0}/s")))
 }
 
 /// The records that one control appends, commit by commit, as the journal holds them.
@@ -155,13 +189,19 @@ async fn controls() -> Result<Vec<Row>> {
         ours.push(start.elapsed());
     }
     let (ours, theirs) = (median(ours), median(theirs));
-    let b2 = Row::at_most("B2", "durable control / bare route + 2 ordered commits", ours.as_secs_f64() / theirs.as_secs_f64(), 1.6)
-        .note(format!("{ours:.2?} / {theirs:.2?}"));
+    let b2 = Row::at_most(
+        "B2",
+        "durable control / bare route + 2 ordered commits",
+        ours.as_secs_f64() / theirs.as_secs_f64(),
+        1.6,
+    )
+    .note(format!("{ours:.2?} / {theirs:.2?}"));
 
     let time = Duration::from_secs(5);
     let path = stack.dir.path().to_owned();
     let floor_commits = commits.clone();
-    let bare = tokio::task::spawn_blocking(move || floor::batched(&path, &floor_commits, 64, time)).await??;
+    let bare = tokio::task::spawn_blocking(move || floor::batched(&path, &floor_commits, 64, time))
+        .await??;
     let mut sessions = Vec::new();
     for _ in 0..64 {
         sessions.push(stack.session(&mut client).await?);
@@ -178,15 +218,24 @@ async fn controls() -> Result<Vec<Row>> {
     });
     let done: u64 = futures::future::try_join_all(work).await?.into_iter().sum();
     let ours = done as f64 / start.elapsed().as_secs_f64();
-    let b3 = Row::at_least("B3", "controls/s over 64 sessions / batched commits", ours / bare, 0.4)
-        .note(format!("{ours:.0}/s / {bare:.0}/s"));
+    let b3 = Row::at_least(
+        "B3",
+        "controls/s over 64 sessions / batched commits",
+        ours / bare,
+        0.4,
+    )
+    .note(format!("{ours:.0}/s / {bare:.0}/s"));
     Ok(vec![b2, b3])
 }
 
 /// B6: memory of parked sessions.
 async fn parked(n: usize) -> Result<Row> {
     let quick = Duration::from_millis(200);
-    let config = HostConfig { instance_idle: quick, park_after: quick, ..HostConfig::default() };
+    let config = HostConfig {
+        instance_idle: quick,
+        park_after: quick,
+        ..HostConfig::default()
+    };
     let stack = Stack::start(config).await?;
     let mut client = stack.client().await?;
     // What the first sessions allocate once is not a session's.
@@ -205,8 +254,10 @@ async fn parked(n: usize) -> Result<Row> {
     futures::future::try_join_all(clients).await?;
     settle(&stack).await?;
     let each = memory()?.saturating_sub(before) as f64 / n as f64 / 1024.0;
-    Ok(Row::at_most("B6", "KiB a parked session (10,000)", each, 2.0)
-        .note(format!("{} live", stack.host.live_sessions())))
+    Ok(
+        Row::at_most("B6", "KiB a parked session (10,000)", each, 2.0)
+            .note(format!("{} live", stack.host.live_sessions())),
+    )
 }
 
 /// Waits until every session is parked and no instance is left.
@@ -231,18 +282,24 @@ async fn first_byte() -> Result<Row> {
     let path = stack.dir.path().to_owned();
     let floor = tokio::task::spawn_blocking(move || floor::ordered(&path, &commits, 100)).await??;
     let mut events = stack.client().await?;
-    events.events(&format!("/v1/sessions/{session}/events")).await?;
+    events
+        .events(&format!("/v1/sessions/{session}/events"))
+        .await?;
     let body = json!({"blocks": [{"type": "text", "text": "demo:burst 1"}]}).to_string();
     let mut times = Vec::new();
     for _ in 0..100 {
         let start = Instant::now();
-        client.request("POST", &format!("/v1/sessions/{session}/input"), &body).await?;
+        client
+            .request("POST", &format!("/v1/sessions/{session}/input"), &body)
+            .await?;
         events.until("event: TokenDelta").await?;
         times.push(start.elapsed());
         events.until("event: SessionIdle").await?;
     }
     let ours = median(times);
     let over = (ours.as_secs_f64() - floor.as_secs_f64()) * 1000.0;
-    Ok(Row::at_most("B7", "ms to the first delta beyond two commits", over, 2.0)
-        .note(format!("{ours:.2?} - {floor:.2?}")))
+    Ok(
+        Row::at_most("B7", "ms to the first delta beyond two commits", over, 2.0)
+            .note(format!("{ours:.2?} - {floor:.2?}")),
+    )
 }

@@ -4,7 +4,9 @@
 use crate::client::Client;
 use anyhow::{Context, Result, bail};
 use harness_api::{ApiParts, ApiState, Policy};
-use harness_engine::{ComponentSource, Engine, EngineConfig, Grants, HostKey, ProviderSpec, Registry, StateGrant};
+use harness_engine::{
+    ComponentSource, Engine, EngineConfig, Grants, HostKey, ProviderSpec, Registry, StateGrant,
+};
 use harness_journal::{SqliteOptions, SqliteStore};
 use harness_session::{Host, HostConfig, Parts};
 use serde_json::{Value, json};
@@ -27,7 +29,10 @@ pub(crate) struct Stack {
 pub(crate) fn planner() -> ProviderSpec {
     let path = harness_test_guests::PLANNER.into();
     let mut spec = ProviderSpec::new(ComponentSource::File(path));
-    spec.grants = Grants { state: Some(StateGrant::default()), ..Grants::default() };
+    spec.grants = Grants {
+        state: Some(StateGrant::default()),
+        ..Grants::default()
+    };
     spec
 }
 
@@ -35,11 +40,19 @@ impl Stack {
     pub(crate) async fn start(config: HostConfig) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let store = SqliteStore::open(&SqliteOptions::new(dir.path()))?;
-        let engine = Engine::new(EngineConfig::new(Some(dir.path().join("cache")), HostKey::new([7; 32])))?;
+        let engine = Engine::new(EngineConfig::new(
+            Some(dir.path().join("cache")),
+            HostKey::new([7; 32]),
+        ))?;
         let registry = Registry::new(engine, Arc::new(store.clone()));
         registry.load(planner()).await?;
         let port = Arc::new(store.clone());
-        let host = Host::new(Parts::new(port.clone(), port, Arc::new(registry.clone()), config));
+        let host = Host::new(Parts::new(
+            port.clone(),
+            port,
+            Arc::new(registry.clone()),
+            config,
+        ));
         host.recover(dir.path().join("workspace")).await?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -55,7 +68,13 @@ impl Stack {
         });
         let router = harness_api::router(state);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let stack = Self { address, host, store, registry, dir };
+        let stack = Self {
+            address,
+            host,
+            store,
+            registry,
+            dir,
+        };
         stack.wait_for_workspace().await?;
         Ok(stack)
     }
@@ -83,7 +102,9 @@ impl Stack {
             "project_id": "default", "title": "bench", "agent": "demo/planner",
             "operation": {"kind": "command", "text": "/note hello"}
         });
-        let (status, body) = client.request("POST", "/v1/sessions", &body.to_string()).await?;
+        let (status, body) = client
+            .request("POST", "/v1/sessions", &body.to_string())
+            .await?;
         let created: Value = serde_json::from_slice(&body)?;
         if status != 201 || created["operation_result"]["status"] != "completed" {
             bail!("creation answered {status}: {created}");
@@ -97,7 +118,10 @@ impl Stack {
         let body = r#"{"operation":{"kind":"command","text":"/note hello"}}"#;
         let (status, answer) = client.request("POST", &path, body).await?;
         if status != 200 || !answer.windows(11).any(|w| w == b"\"completed\"") {
-            bail!("a control answered {status}: {}", String::from_utf8_lossy(&answer));
+            bail!(
+                "a control answered {status}: {}",
+                String::from_utf8_lossy(&answer)
+            );
         }
         Ok(())
     }

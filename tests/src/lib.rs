@@ -27,7 +27,7 @@ pub use client::{Answer, Client, Exchange};
 pub use conversation::Conversation;
 pub use host::{Host, Setup, TOKEN};
 pub use journal::{Fold, Record, read_database};
-pub use require::{missing, python, python_with};
+pub use require::{missing, python, python_with, skip};
 pub use stream::{Frame, Frames};
 
 use std::time::Duration;

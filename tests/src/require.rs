@@ -25,7 +25,11 @@ pub fn missing(programs: &[&str]) -> bool {
     true
 }
 
-fn skip(why: &str) {
+/// Says that a test is skipped, and why.
+///
+/// # Panics
+/// Everything is required.
+pub fn skip(why: &str) {
     assert_ne!(
         std::env::var("HARNESS_TEST_REQUIRE").as_deref(),
         Ok("all"),

@@ -121,9 +121,13 @@ impl Frames {
     }
 
     fn split(&mut self) {
-        while let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
-            let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-            let text = std::str::from_utf8(&block).expect("UTF-8");
+        // Whole events are taken out at once: taking each from the front would move the rest.
+        let mut begin = 0;
+        let buffer = std::mem::take(&mut self.buffer);
+        while let Some(length) = memchr::memmem::find(&buffer[begin..], b"\n\n") {
+            let block = &buffer[begin..begin + length + 2];
+            begin += length + 2;
+            let text = std::str::from_utf8(block).expect("UTF-8");
             let (mut event, mut id, mut data) = (None, None, None);
             for line in text.lines() {
                 if let Some(value) = line.strip_prefix("event: ") {
@@ -141,5 +145,6 @@ impl Frames {
                 self.ready.push_back(Frame { event, id, data });
             }
         }
+        self.buffer = buffer[begin..].to_vec();
     }
 }

@@ -8,7 +8,7 @@
 )]
 
 use harness_test_guests as guests;
-use harness_tests::{Client, Host, Setup, harness, missing};
+use harness_tests::{Client, Host, Setup, harness, missing, skip};
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
@@ -680,10 +680,8 @@ fn on_small_disk(setup: &Setup, disk: &Path) -> Option<Host> {
         .output()
         .unwrap();
     if !probe.status.success() {
-        eprintln!(
-            "skipped: no mount namespace here: {}",
-            String::from_utf8_lossy(&probe.stderr).trim()
-        );
+        let why = String::from_utf8_lossy(&probe.stderr);
+        skip(&format!("no mount namespace here: {}", why.trim()));
         return None;
     }
     let data = disk.join("data");

@@ -206,8 +206,8 @@ enum Start {
 
 fn core_module(start: &Start) -> Vec<u8> {
     use wasm_encoder::{
-        BlockType, CodeSection, Function, FunctionSection, HeapType, Instruction,
-        Module, RefType, StartSection, TableSection, TableType, TypeSection,
+        BlockType, CodeSection, Function, FunctionSection, HeapType, Instruction, Module, RefType,
+        StartSection, TableSection, TableType, TypeSection,
     };
     let mut module = Module::new();
     let mut types = TypeSection::new();

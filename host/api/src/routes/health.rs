@@ -45,7 +45,9 @@ pub(crate) async fn ready(State(state): State<ApiState>) -> Result<Json<Health>,
     let stored = tokio::time::timeout(STORE_ANSWERS, state.plane().catalog().meta("ready")).await;
     if !matches!(stored, Ok(Ok(_))) {
         tracing::warn!("not ready: the store does not answer");
-        return Err(Problem::with_remedy(Code::HostNotReady, "the store does not answer").retryable());
+        return Err(
+            Problem::with_remedy(Code::HostNotReady, "the store does not answer").retryable(),
+        );
     }
     Ok(Json(Health {
         status: "ready".into(),

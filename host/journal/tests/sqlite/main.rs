@@ -1,7 +1,12 @@
 //! The embedded store: the conformance suite, and what is its own: files, locks, crashes, groups.
 
 // Helpers of tests: a panic here is a failed test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 mod support;
 
