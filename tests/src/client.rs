@@ -103,7 +103,6 @@ impl Client {
     }
 
     /// A request that can be changed before it is sent.
-    #[must_use]
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
         match &self.token {

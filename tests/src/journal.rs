@@ -119,11 +119,7 @@ impl Fold {
                     .or_default()
                     .push(outcome.to_owned());
             }
-            "InputHeld" => {
-                if !self.held.contains(&cause) {
-                    self.held.push(cause);
-                }
-            }
+            "InputHeld" if !self.held.contains(&cause) => self.held.push(cause),
             "InputReleased" => self.held.retain(|id| *id != cause),
             "InputCancelled" | "TurnRejected" => {
                 self.held.retain(|id| *id != cause);
