@@ -49,7 +49,13 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Intent<T> {
         let key = header.map(|key| RawKey {
             key,
             route,
-            body_sha256: Sha256::digest(&bytes).into(),
+            // No body stands for an empty object.
+            body_sha256: Sha256::digest(if bytes.is_empty() {
+                b"{}"
+            } else {
+                bytes.as_ref()
+            })
+            .into(),
         });
         Ok(Self {
             body: parse(&bytes)?,
@@ -143,6 +149,7 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             )));
         }
     };
+    objects_only(text)?;
     let mut json = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let place = error.path().to_string();
@@ -161,6 +168,45 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         Problem::invalid(format!("{error}; the body has to be one JSON object"))
     })?;
     Ok(value)
+}
+
+/// Members whose value is one object, or a list of them.
+const OBJECTS: [&str; 6] = [
+    "operation",
+    "target",
+    "default_workspace",
+    "params",
+    "blocks",
+    "prompt",
+];
+
+/// Refuses a list where an object is expected: the parser would take its items for the members in
+/// order. Text that is no JSON is left to the parser, which says more about it.
+fn objects_only(text: &str) -> Result<(), Problem> {
+    let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else {
+        return Ok(());
+    };
+    let Some(members) = value.as_object() else {
+        return Err(Problem::invalid("the body has to be one JSON object"));
+    };
+    for name in OBJECTS {
+        let Some(member) = members.get(name) else {
+            continue;
+        };
+        let list = matches!(name, "blocks" | "prompt");
+        let wrong = match member {
+            serde_json::Value::Array(items) if list => {
+                items.iter().any(serde_json::Value::is_array)
+            }
+            other => other.is_array(),
+        };
+        if wrong {
+            return Err(Problem::invalid(format!(
+                "`{name}`: a list stands where an object is expected; name the members"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A strict query.

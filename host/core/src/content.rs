@@ -18,7 +18,7 @@ pub const MAX_PARTS: usize = 4096;
 pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// What the names around a part's text take at most.
-const PART_FRAME: usize = 96;
+pub(crate) const PART_FRAME: usize = 96;
 
 /// Bytes of JSON that one byte of text becomes at most.
 fn escaped(byte: u8) -> usize {

@@ -35,6 +35,9 @@ pub enum Refused {
     /// Unknown workspace.
     #[error("no workspace `{0}` in this project")]
     WorkspaceNotFound(String),
+    /// The id is taken.
+    #[error("a {0} of that id exists already; choose another id")]
+    AlreadyExists(&'static str),
     /// Unknown session.
     #[error("no session `{0}`")]
     SessionNotFound(String),
@@ -159,6 +162,7 @@ impl Refused {
             Self::WorkspaceUnsupported => "workspace_unsupported",
             Self::ProjectNotFound(_) => "project_not_found",
             Self::WorkspaceNotFound(_) => "workspace_not_found",
+            Self::AlreadyExists(_) => "already_exists",
             Self::SessionNotFound(_) => "session_not_found",
             Self::HarnessNotFound(_) => "harness_not_found",
             Self::LoopNotFound(_) => "loop_not_found",
@@ -215,6 +219,7 @@ impl Refused {
                     | "gate_not_ready"
                     | "store_unavailable"
                     | "host_shutting_down"
+                    | "request_withdrawn"
             ),
         }
     }

@@ -164,9 +164,19 @@ impl ProviderAdmin for Registry {
         Box::pin(async move {
             let mut spec = ProviderSpec::new(ComponentSource::File(component.into()));
             spec.sha256 = Some(sha256.to_owned());
-            self.load(spec)
-                .await
-                .map_err(|error| AdminError::Refused(error.to_string()))
+            let ghost = provisional(&spec.source);
+            let listed = ghost.as_ref().is_some_and(|id| self.provider(id).is_some());
+            self.load(spec).await.map_err(|error| {
+                // Refused means that nothing changed: unlike at start, nobody configured it.
+                if let Some(id) = ghost.filter(|_| !listed) {
+                    self.0
+                        .providers
+                        .write()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .remove(&id);
+                }
+                AdminError::Refused(error.to_string())
+            })
         })
     }
 

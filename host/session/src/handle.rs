@@ -4,11 +4,10 @@
 //! session from being parked.
 
 use crate::actor::Msg;
+use crate::operations::before_reserve;
 use arc_swap::ArcSwap;
 use harness_core::ids::{HarnessId, LoopId, RunId};
-use harness_core::provider::{
-    CallError, DiscoveryContext, Instance, OperationContext, Params, Workspace,
-};
+use harness_core::provider::{DiscoveryContext, Instance, OperationContext, Params, Workspace};
 use harness_core::refusal::Refused;
 use harness_core::view::{SessionView, Status};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -208,14 +207,20 @@ impl Handle {
         message: impl FnOnce(oneshot::Sender<T>) -> Msg,
     ) -> Result<T, Refused> {
         let (reply, answer) = oneshot::channel();
-        lane.send(message(reply))
-            .await
-            .map_err(|_| Refused::Internal)?;
-        answer.await.map_err(|_| Refused::Internal)
+        lane.send(message(reply)).await.map_err(|_| self.gone())?;
+        answer.await.map_err(|_| self.gone())
+    }
+
+    /// Why the actor answers nobody any more.
+    pub(crate) fn gone(&self) -> Refused {
+        match &*self.readiness.borrow() {
+            Readiness::Failed(refused) => (**refused).clone(),
+            Readiness::Loading | Readiness::Ready => Refused::Internal,
+        }
     }
 
     /// The loop's instance, opened when there is none.
-    pub(crate) async fn instance(&self) -> Result<Lent, CallError> {
+    pub(crate) async fn instance(&self) -> Result<Lent, Refused> {
         // Counted first: the actor hides an instance before it looks whether anybody uses it.
         let in_use = InUse::begin(&self.uses);
         let known = self
@@ -225,15 +230,10 @@ impl Handle {
             .filter(|i| i.is_live());
         let instance = match known {
             Some(instance) => instance,
-            None => self
-                .call(|reply| Msg::NeedInstance { reply })
-                .await
-                .unwrap_or_else(|_| {
-                    Err(CallError::Unavailable {
-                        reason: "the session ended".into(),
-                        loading: false,
-                    })
-                })?,
+            None => {
+                let opened = self.call(|reply| Msg::NeedInstance { reply }).await?;
+                opened.map_err(before_reserve)?
+            }
         };
         Ok(Lent {
             instance,

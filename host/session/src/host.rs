@@ -315,9 +315,10 @@ impl Host {
 
 fn catalog_refused(error: &JournalError) -> Refused {
     match error {
-        JournalError::Exists { .. }
-        | JournalError::Invalid { .. }
-        | JournalError::TooLarge { .. } => Refused::InvalidRequest(error.to_string()),
+        JournalError::Exists { what } => Refused::AlreadyExists(what),
+        JournalError::Invalid { .. } | JournalError::TooLarge { .. } => {
+            Refused::InvalidRequest(error.to_string())
+        }
         JournalError::NotFound { what } => Refused::ProjectNotFound((*what).into()),
         _ => Refused::StoreUnavailable,
     }

@@ -90,6 +90,7 @@ impl InstanceHost for SessionLink {
 
     fn announce_turn(&self, turn: NativeTurn) -> BoxFuture<'_, Result<(), ChannelError>> {
         Box::pin(async move {
+            let paced = self.signals.pace_turn();
             let _one = self
                 .announcing
                 .acquire()
@@ -101,7 +102,10 @@ impl InstanceHost for SessionLink {
                 .send(Msg::Announce { turn, reply })
                 .await
                 .map_err(|_| ChannelError::Closed)?;
-            let (decided, guard) = answer.await.unwrap_or(Err(ChannelError::Closed))?;
+            let accepted = answer.await.unwrap_or(Err(ChannelError::Closed));
+            // The actor knows it now.
+            drop(paced);
+            let (decided, guard) = accepted?;
             let result = decided.await.unwrap_or(Err(ChannelError::Closed));
             guard.disarm();
             result

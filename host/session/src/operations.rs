@@ -131,7 +131,7 @@ async fn prepare_and_reserve(
     if !info.features.commands {
         return Err(Refused::UnsupportedOperation);
     }
-    let instance = handle.instance().await.map_err(before_reserve)?;
+    let instance = handle.instance().await?;
     let mut prepared: Option<Prepared> = None;
     for _ in 0..=REREADS {
         let seen = handle.published()?;
@@ -228,10 +228,10 @@ async fn reserve(
         .ordinary
         .send(Msg::Reserve(Box::new(call)))
         .await
-        .map_err(|_| Refused::Internal)?;
+        .map_err(|_| handle.gone())?;
     let mut reserved = reserved;
     tokio::select! {
-        answer = &mut reserved => return answer.map_err(|_| Refused::Internal),
+        answer = &mut reserved => return answer.map_err(|_| handle.gone()),
         _ = attempt.gone.aborted() => {}
     }
     // Its request is gone: the invocation is aborted, its outcome still written down (R69).
@@ -239,5 +239,5 @@ async fn reserve(
         .ordinary
         .send(Msg::CallerGone(attempt.command_id))
         .await;
-    reserved.await.map_err(|_| Refused::Internal)
+    reserved.await.map_err(|_| handle.gone())
 }

@@ -183,7 +183,7 @@ impl Host {
         if !info.features.commands {
             return Ok(no_commands(published.harness.clone()));
         }
-        let instance = handle.instance().await.map_err(before_reserve)?;
+        let instance = handle.instance().await?;
         let context = handle.published()?.discovery_context();
         let state = instance
             .get_command_state(context, AbortSignal::never())

@@ -79,13 +79,30 @@ pub(crate) struct Marks {
     pub(crate) withdrawn: BTreeSet<(InvocationId, String)>,
     pub(crate) unasked: BTreeSet<GateId>,
     pub(crate) unannounced: BTreeSet<LinkId>,
+    /// Announcements that their rate holds back now.
+    pub(crate) paced: usize,
     pub(crate) state_changed: bool,
     pub(crate) activities_changed: bool,
     activities: BTreeMap<LinkId, (String, AbortHandle)>,
     last_activity: LinkId,
 }
 
+/// An announcement that its rate holds back; counted until it is dropped.
+pub(crate) struct PacedTurn<'a>(&'a Signals);
+
+impl Drop for PacedTurn<'_> {
+    fn drop(&mut self) {
+        self.0.mark(|m| m.paced -= 1);
+    }
+}
+
 impl Signals {
+    /// Counts an announcement that its rate holds back, so that a Stop finds it (N12).
+    pub(crate) fn pace_turn(&self) -> PacedTurn<'_> {
+        self.mark(|m| m.paced += 1);
+        PacedTurn(self)
+    }
+
     fn marks(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,6 +133,7 @@ impl Signals {
         let taken = std::mem::take(&mut *marks);
         marks.activities = taken.activities.clone();
         marks.last_activity = taken.last_activity;
+        marks.paced = taken.paced;
         taken
     }
 

@@ -82,7 +82,7 @@ impl Subscription {
         let (snapshot, replay, last) = match start {
             Start::Now => (Some(Box::new(snapshot)), None, tip),
             // A sequence from elsewhere, beyond the tip, hides nothing that follows.
-            Start::After(seq) => (None, (seq < tip).then_some(seq + 1), seq.min(tip)),
+            Start::After(seq) => (None, (seq < tip).then(|| seq + 1), seq.min(tip)),
         };
         Self {
             id,

@@ -39,8 +39,8 @@ pub(crate) async fn ready(State(state): State<ApiState>) -> Result<Json<Health>,
         );
     }
     state.plane().ready().map_err(|reason| {
-        tracing::info!(reason, "not ready");
-        Problem::with_remedy(Code::HostNotReady, "the host is starting").retryable()
+        tracing::info!(%reason, "not ready");
+        Problem::with_remedy(Code::HostNotReady, reason).retryable()
     })?;
     let stored = tokio::time::timeout(STORE_ANSWERS, state.plane().catalog().meta("ready")).await;
     if !matches!(stored, Ok(Ok(_))) {

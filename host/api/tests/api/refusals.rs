@@ -165,6 +165,27 @@ async fn g2_wrong_type_is_named_with_its_path() {
 }
 
 #[tokio::test]
+async fn g2_a_list_does_not_stand_for_an_object() {
+    let server = server().await;
+    for (path, body) in [
+        (
+            at("/input"),
+            json!([[{"type": "text", "text": "a"}], null, null, null]),
+        ),
+        (at("/input"), json!({"blocks": [["text", "a"]]})),
+        (
+            at("/harness-commands"),
+            json!({"operation": ["command", "/note a"]}),
+        ),
+    ] {
+        server
+            .refuses(post(&path, body), 400, "invalid_request")
+            .await;
+    }
+    assert!(server.double.calls().is_empty());
+}
+
+#[tokio::test]
 async fn r43_exactly_one_of_prompt_and_operation() {
     let server = server().await;
     let base = json!({"project_id": "default", "title": "t", "agent": "demo/planner"});

@@ -180,6 +180,8 @@ pub enum Input {
         /// What.
         turn: NativeTurn,
     },
+    /// So many announcements are held back by their rate.
+    Paced(usize),
     /// The announcing call was dropped.
     Unannounce(LinkId),
     /// A message outside any turn (N11).

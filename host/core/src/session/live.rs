@@ -35,6 +35,8 @@ pub struct Live {
     pub waits_for_slot: bool,
     /// Which invocation each open gate belongs to.
     pub gates: BTreeMap<GateId, InvocationId>,
+    /// Announcements that are held back by their rate and have not arrived (N11).
+    pub paced: usize,
     /// Announcements that wait.
     pub announced: VecDeque<Announced>,
     /// Open activities by number, with their labels.
@@ -149,6 +151,7 @@ impl Live {
         self.owner.is_none()
             && self.stop.is_none()
             && self.announced.is_empty()
+            && self.paced == 0
             && self.activities.is_empty()
     }
 

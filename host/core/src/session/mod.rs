@@ -30,7 +30,7 @@ use crate::command::Command;
 use crate::event::{Event, Visibility};
 use crate::ids::{Ids, Seq};
 use crate::provider::HarnessInfo;
-use crate::view::{SessionView, Snapshot, Status};
+use crate::view::{RowError, SessionView, Snapshot, Status};
 use jiff::Timestamp;
 
 /// A durable record of a session's journal.
@@ -176,6 +176,12 @@ impl Session {
     pub fn view(&self) -> SessionView {
         let mut view = self.state.view();
         view.status = self.status();
+        if self.live.faulted.is_some() {
+            view.error = Some(RowError {
+                code: "session_faulted".into(),
+                message: "the journal refused a durable event; restart the host".into(),
+            });
+        }
         view.activities = self.live.activities.values().cloned().collect();
         if let Some(owner) = &self.live.owner {
             view.run_id = Some(owner.run_id);

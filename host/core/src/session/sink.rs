@@ -6,7 +6,7 @@
 
 use crate::content::{
     MAX_MESSAGE_BYTES, MAX_PART_BYTES, MAX_PARTS, MAX_WRITE_BYTES, Message, NewMessage,
-    NoticeLevel, Part, Role,
+    NoticeLevel, PART_FRAME, Part, Role,
 };
 use crate::event::{DeltaOp, EventBody};
 use crate::ids::{MessageId, TurnId};
@@ -168,6 +168,10 @@ impl Sink {
             Some(last) => last.extend(part).err(),
             None => Some(part),
         };
+        if left.is_none() {
+            // It joined a part whose frame is counted already.
+            open.stored -= PART_FRAME.min(open.stored);
+        }
         if let Some(part) = left {
             if message.parts.len() >= MAX_PARTS {
                 return Err(ChannelError::Limit(format!(
@@ -346,6 +350,20 @@ mod tests {
             Err(ChannelError::Limit(_))
         ));
         assert_eq!(sink.delta(writer, text("goes on")).unwrap().0, 0);
+    }
+
+    #[test]
+    fn r74_many_small_deltas_cost_no_more_than_their_text() {
+        let mut sink = Sink::new(None);
+        let (writer, _) = sink.open(Role::Assistant, id(1), NOW).unwrap();
+        for n in 0..100_000 {
+            assert!(sink.delta(writer, text("x y")).is_ok(), "delta {n}");
+        }
+        let left = sink.close(false);
+        assert_eq!(
+            left[0].parts.iter().map(Part::bytes).sum::<usize>(),
+            300_000
+        );
     }
 
     #[test]

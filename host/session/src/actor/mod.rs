@@ -145,6 +145,11 @@ impl Actor {
                     actor.settle().await;
                     ready.send_replace(Readiness::Ready);
                     actor.run().await;
+                    if actor.deleted {
+                        // Said before the mailbox closes: who waits there learns why.
+                        let gone = Refused::SessionNotFound(id.to_string());
+                        ready.send_replace(Readiness::Failed(Box::new(gone)));
+                    }
                 }
                 Err(refused) => {
                     ready.send_replace(Readiness::Failed(Box::new(refused)));
@@ -154,7 +159,7 @@ impl Actor {
         handle
     }
 
-    async fn run(mut self) {
+    async fn run(&mut self) {
         self.look_whether_quiet();
         loop {
             let wake = self.next_wake();
@@ -448,6 +453,9 @@ impl Actor {
         for id in marks.unannounced {
             self.announcements.remove(&id);
             self.feed(Input::Unannounce(id), None).await;
+        }
+        if marks.paced != self.session.live.paced {
+            self.feed(Input::Paced(marks.paced), None).await;
         }
         if marks.activities_changed {
             self.compare_activities().await;

@@ -220,6 +220,24 @@ async fn n11_sixty_native_turns_a_minute() {
     seat.until(Status::Completed).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn r67_n12_an_announcement_that_its_rate_holds_back_is_something_to_stop() {
+    let world = World::still(|c| c.native_turns_per_minute = 1).await;
+    let seat = world.idle().await;
+    let instance = world.probe.instance();
+    let first = instance.announce("n0", RUNNING);
+    world.probe.adoptions.next().await.starts();
+    joined(first).await.unwrap();
+    world.probe.dones.next().await.ends();
+    seat.until(Status::Completed).await;
+    let paced = instance.announce("n1", RUNNING);
+    breathe().await;
+    assert!(seat.stopped().await, "it is held back, and found");
+    forward(Duration::from_secs(61)).await;
+    assert_eq!(joined(paced).await, Err(ChannelError::Stopped));
+    assert_eq!(world.probe.adoptions.count(), 1);
+}
+
 #[tokio::test]
 async fn n11_a_dropped_announcement_is_withdrawn() {
     let scene = turn_running().await;

@@ -262,6 +262,34 @@ async fn s37_a_deleted_session_is_gone_at_once() {
 }
 
 #[tokio::test]
+async fn s37_requests_that_race_a_delete_learn_that_the_session_is_gone() {
+    for _ in 0..20 {
+        let scene = idle().await;
+        let (host, id) = (scene.seat.host.clone(), scene.seat.id);
+        let racing: Vec<_> = (0..8)
+            .map(|n| {
+                let host = host.clone();
+                tokio::spawn(async move {
+                    if n % 2 == 0 {
+                        host.delete(id).await
+                    } else {
+                        host.queue(id).await.map(drop)
+                    }
+                })
+            })
+            .collect();
+        host.delete(id).await.ok();
+        for request in racing {
+            let answer = request.await.unwrap();
+            assert!(
+                answer.is_ok() || code(&answer) == "session_not_found",
+                "{answer:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn s94_an_instance_that_opens_during_a_shutdown_is_ended() {
     let scene = idle().await;
     let probe = scene.world.probe.clone();

@@ -143,6 +143,10 @@ impl Out<'_, '_> {
                 self.live.announced.retain(|a| a.id != id);
                 Answer::None
             }
+            Input::Paced(announcements) => {
+                self.live.paced = announcements;
+                Answer::None
+            }
             Input::LinkAppend(message) => self.link_append(message),
             Input::ActivityBegan { id, label } => self.activity_began(id, label),
             Input::ActivityEnded(id) => {

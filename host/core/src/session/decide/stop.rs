@@ -20,7 +20,8 @@ impl Out<'_, '_> {
         }
         let something = self.live.owner.is_some()
             || !self.live.activities.is_empty()
-            || !self.live.announced.is_empty();
+            || !self.live.announced.is_empty()
+            || self.live.paced > 0;
         if !something {
             return Answer::Bool(false);
         }
