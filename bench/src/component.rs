@@ -79,13 +79,13 @@ impl WasiView for Bare {
 }
 
 /// Bare wasmtime: one store, one instance, one call of `describe`.
-async fn bare(rounds: usize) -> Result<Duration> {
+async fn bare(rounds: usize) -> wasmtime::Result<Duration> {
     let mut config = Config::new();
     config
         .wasm_component_model_async(true)
         .epoch_interruption(true);
     let engine = wasmtime::Engine::new(&config)?;
-    let component = Component::from_file(&engine, harness_test_guests::HELLO)?;
+    let component = Component::from_file(&engine, harness_test_guests::PROVIDER_HELLO)?;
     let mut linker: Linker<Bare> = Linker::new(&engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     linker.allow_shadowing(true);
@@ -103,13 +103,13 @@ async fn bare(rounds: usize) -> Result<Duration> {
         let instance = pre.instantiate_async(&mut store).await?;
         let provider = instance
             .get_export_index(&mut store, None, "harness:provider/provider@0.1.0")
-            .context("no provider export")?;
+            .ok_or_else(|| wasmtime::Error::msg("no provider export"))?;
         let describe = instance
             .get_export_index(&mut store, Some(&provider), "describe")
-            .context("no describe")?;
+            .ok_or_else(|| wasmtime::Error::msg("no describe"))?;
         let describe = instance
             .get_func(&mut store, describe)
-            .context("describe is no function")?;
+            .ok_or_else(|| wasmtime::Error::msg("describe is no function"))?;
         let mut results = vec![wasmtime::component::Val::Bool(false)];
         describe.call_async(&mut store, &[], &mut results).await?;
         times.push(start.elapsed());
@@ -119,12 +119,14 @@ async fn bare(rounds: usize) -> Result<Duration> {
 
 /// B4: instantiate and first call, ours against bare.
 pub(crate) async fn instantiate(dir: &Path, rounds: usize) -> Result<Row> {
-    let floor = bare(rounds).await?;
+    let floor = bare(rounds)
+        .await
+        .map_err(|e| anyhow::anyhow!("bare wasmtime: {e:?}"))?;
     let (registry, _store) = registry(
         dir,
         "b4",
         ProviderSpec::new(harness_engine::ComponentSource::File(
-            harness_test_guests::HELLO.into(),
+            harness_test_guests::PROVIDER_HELLO.into(),
         )),
     )
     .await?;

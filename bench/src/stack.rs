@@ -27,7 +27,7 @@ pub(crate) struct Stack {
 
 /// The planner with the grant it asks for.
 pub(crate) fn planner() -> ProviderSpec {
-    let path = harness_test_guests::PLANNER.into();
+    let path = harness_test_guests::PROVIDER_PLANNER.into();
     let mut spec = ProviderSpec::new(ComponentSource::File(path));
     spec.grants = Grants {
         state: Some(StateGrant::default()),
