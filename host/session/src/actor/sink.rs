@@ -5,8 +5,9 @@ use harness_core::command::Cause;
 use harness_core::content::Part;
 use harness_core::event::{DeltaOp, Event, EventBody};
 use harness_core::ids::{EventId, MessageId, TurnId};
+use harness_core::operation::Execution;
 use harness_core::provider::{ChannelError, WriterId};
-use harness_core::session::{Input, InvocationId};
+use harness_core::session::{Input, InvocationId, Kind};
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -86,7 +87,13 @@ impl Actor {
         }
     }
 
+    /// A turn's complete messages become a step group at once. A control's wait for its outcome and
+    /// go with it, which saves an append: a control has one outcome and it is near.
     async fn commit_step(&mut self, invocation: InvocationId) {
+        let entry = self.session.live.invocation(invocation);
+        if entry.is_none_or(|i| i.kind == Kind::Operation(Execution::Control)) {
+            return;
+        }
         let Some(run) = self.runs.get_mut(&invocation) else {
             return;
         };
