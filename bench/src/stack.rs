@@ -84,7 +84,7 @@ impl Stack {
         for _ in 0..200 {
             let (_, body) = client.request("GET", "/v1/workspaces/default", "").await?;
             let workspace: Value = serde_json::from_slice(&body)?;
-            if workspace["state"] == "ready" {
+            if workspace.pointer("/state").is_some_and(|s| s == "ready") {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -106,10 +106,18 @@ impl Stack {
             .request("POST", "/v1/sessions", &body.to_string())
             .await?;
         let created: Value = serde_json::from_slice(&body)?;
-        if status != 201 || created["operation_result"]["status"] != "completed" {
+        if status != 201
+            || created
+                .pointer("/operation_result/status")
+                .is_none_or(|s| s != "completed")
+        {
             bail!("creation answered {status}: {created}");
         }
-        Ok(created["id"].as_str().context("no id")?.to_owned())
+        Ok(created
+            .get("id")
+            .and_then(Value::as_str)
+            .context("no id")?
+            .to_owned())
     }
 
     /// One durable control operation.
