@@ -2,6 +2,7 @@
 //! [`Decision`] through [`Out`].
 
 mod advance;
+mod ending;
 mod gate;
 mod native;
 mod operation;

@@ -1,7 +1,7 @@
 //! Native operations: reserve, attach, refuse (requirements-operations §7.1, R60-R65).
 
 use super::Out;
-use super::run::bounded;
+use super::ending::bounded;
 use crate::command::{Agency, Cause, CommandBody};
 use crate::event::EventBody;
 use crate::ids::{CommandId, HarnessId, LoopId, RunId, TurnId};

@@ -1,11 +1,15 @@
 //! The life of a run: what its calls return, what they write, and its single end (R26-R30,
 //! R65-R72, S54-S57).
 
+use super::ending::{
+    Problem, Resolution, bounded, cancelled, ending_of, ending_of_resolution, failed, failure,
+    interrupt_reason, row_of, violation,
+};
 use super::{Out, derived};
 use crate::abort::AbortReason;
 use crate::command::Cause;
 use crate::content::{Message, Usage};
-use crate::event::{EventBody, Failure, InterruptReason};
+use crate::event::EventBody;
 use crate::gate::CloseReason;
 use crate::ids::CommandId;
 use crate::operation::Execution;
@@ -16,23 +20,6 @@ use crate::view::{OperationResult, OutcomeStatus, ParamsEffective, Status};
 
 /// Largest step group, in bytes of its stored form. Any message fits one.
 const MAX_GROUP_BYTES: usize = 12 * 1024 * 1024;
-
-/// How an operation resolved, before it is written down.
-struct Resolution {
-    outcome: OutcomeStatus,
-    code: Option<String>,
-    message: Option<String>,
-    effective: Option<ParamsEffective>,
-    /// The problem document that replaces the result (§6), made from the result.
-    problem: Option<Problem>,
-    /// The native conversation was lost with it; that decides the row (§3.1, R51).
-    lost: bool,
-}
-
-enum Problem {
-    Violation(String),
-    HarnessChanged,
-}
 
 impl Out<'_, '_> {
     pub(super) fn entered(&mut self, invocation: InvocationId) -> Answer {
@@ -582,160 +569,4 @@ fn groups(messages: Vec<Message>) -> Vec<Vec<Message>> {
         }
     }
     groups
-}
-
-/// A stored failure: a code and bounded text (S68).
-fn failure(code: &str, message: String) -> Failure {
-    Failure {
-        code: code.into(),
-        message: bounded(message),
-    }
-}
-
-/// Cuts a text to 4 KiB at a character boundary.
-pub(super) fn bounded(mut text: String) -> String {
-    if text.len() > crate::operation::MAX_REASON {
-        let mut end = crate::operation::MAX_REASON;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-    }
-    text
-}
-
-fn interrupt_reason(aborted: Option<AbortReason>) -> InterruptReason {
-    match aborted {
-        Some(AbortReason::CallerGone) => InterruptReason::CallerGone,
-        Some(AbortReason::Shutdown) => InterruptReason::Shutdown,
-        _ => InterruptReason::User,
-    }
-}
-
-fn is_stop(aborted: Option<AbortReason>) -> bool {
-    matches!(
-        aborted,
-        Some(AbortReason::UserStop | AbortReason::Shutdown | AbortReason::CallerGone)
-    )
-}
-
-/// Whether a failed call counts as cancelled (§3.1 and its last sentence).
-fn counts_as_cancelled(error: &CallError, aborted: Option<AbortReason>) -> bool {
-    aborted.is_some()
-        && matches!(
-            error,
-            CallError::Refused(
-                Refusal::Cancelled | Refusal::Channel(ChannelError::Stopped | ChannelError::Closed)
-            )
-        )
-}
-
-/// How a run ends whose startup call or `done` failed.
-fn ending_of(error: &CallError, aborted: Option<AbortReason>, done: bool) -> Ending {
-    if counts_as_cancelled(error, aborted) {
-        return Ending::Interrupted(interrupt_reason(aborted));
-    }
-    match error {
-        // There it means that the native side was interrupted by itself.
-        CallError::Refused(Refusal::Cancelled) if done => {
-            Ending::Interrupted(InterruptReason::Native)
-        }
-        CallError::Refused(Refusal::Cancelled) => Ending::Failed(failure(
-            "provider_contract_violation",
-            "`cancelled` without an abort".into(),
-        )),
-        CallError::Refused(Refusal::Disconnected(text)) => {
-            Ending::Failed(failure("disconnected", text.clone()))
-        }
-        CallError::Violation(_) if done => Ending::Failed(failure(error.code(), error.to_string())),
-        // A stop that had to terminate the instance is a stop (W5).
-        _ if is_stop(aborted) => Ending::Interrupted(interrupt_reason(aborted)),
-        _ => Ending::Failed(failure(error.code(), error.to_string())),
-    }
-}
-
-fn cancelled() -> Resolution {
-    Resolution {
-        outcome: OutcomeStatus::Cancelled,
-        code: None,
-        message: None,
-        effective: None,
-        problem: None,
-        lost: false,
-    }
-}
-
-fn violation(reason: String) -> Resolution {
-    let reason = bounded(reason);
-    Resolution {
-        outcome: OutcomeStatus::Uncertain,
-        code: Some("provider_contract_violation".into()),
-        message: Some(reason.clone()),
-        effective: None,
-        problem: Some(Problem::Violation(reason)),
-        lost: false,
-    }
-}
-
-/// What a failed `invoke` means for its operation (§3.1, S54).
-fn failed(error: &CallError, aborted: Option<AbortReason>) -> Resolution {
-    if counts_as_cancelled(error, aborted) {
-        return cancelled();
-    }
-    let with = |outcome, code: &str, message: String| Resolution {
-        outcome,
-        code: Some(code.into()),
-        message: Some(bounded(message)),
-        effective: None,
-        problem: None,
-        lost: false,
-    };
-    match error {
-        CallError::Refused(Refusal::Cancelled) => violation("`cancelled` without an abort".into()),
-        CallError::Violation(reason) => violation(reason.clone()),
-        CallError::Refused(
-            refusal @ (Refusal::Unsupported(_)
-            | Refusal::InvalidOperation(_)
-            | Refusal::NotAllowed(_)
-            | Refusal::StaleRevision(_)),
-        ) => with(OutcomeStatus::Rejected, refusal.code(), refusal.to_string()),
-        // No call was made (R31).
-        CallError::Unavailable { reason, .. } => {
-            with(OutcomeStatus::Rejected, error.code(), reason.clone())
-        }
-        CallError::Refused(Refusal::Disconnected(text)) => Resolution {
-            lost: true,
-            ..with(OutcomeStatus::Uncertain, error.code(), text.clone())
-        },
-        _ => with(OutcomeStatus::Uncertain, error.code(), error.to_string()),
-    }
-}
-
-/// How the run of an operation ends that resolved without starting a turn.
-fn ending_of_resolution(resolution: &Resolution, aborted: Option<AbortReason>) -> Ending {
-    let text = || resolution.message.clone().unwrap_or_default();
-    if resolution.lost {
-        return Ending::Failed(failure("disconnected", text()));
-    }
-    match resolution.outcome {
-        OutcomeStatus::Completed | OutcomeStatus::Started => Ending::Done,
-        OutcomeStatus::Cancelled => Ending::Interrupted(interrupt_reason(aborted)),
-        OutcomeStatus::Uncertain if is_stop(aborted) && resolution.problem.is_none() => {
-            Ending::Interrupted(interrupt_reason(aborted))
-        }
-        OutcomeStatus::Rejected | OutcomeStatus::Uncertain => Ending::Failed(failure(
-            resolution.code.as_deref().unwrap_or("internal"),
-            text(),
-        )),
-    }
-}
-
-fn row_of(ending: &Ending) -> Status {
-    match ending {
-        Ending::Done => Status::Completed,
-        Ending::Failed(failure) if failure.code == "disconnected" => Status::Disconnected,
-        Ending::Failed(_) => Status::Failed,
-        Ending::Interrupted(InterruptReason::HostLost) => Status::Disconnected,
-        Ending::Interrupted(_) => Status::Cancelled,
-    }
 }
