@@ -40,7 +40,7 @@ pub(crate) async fn ready(State(state): State<ApiState>) -> Result<Json<Health>,
     }
     state.plane().ready().map_err(|reason| {
         tracing::info!(%reason, "not ready");
-        Problem::with_remedy(Code::HostNotReady, reason).retryable()
+        Problem::with_remedy(Code::HostNotReady, "the host does not take work now").retryable()
     })?;
     let stored = tokio::time::timeout(STORE_ANSWERS, state.plane().catalog().meta("ready")).await;
     if !matches!(stored, Ok(Ok(_))) {

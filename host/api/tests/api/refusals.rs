@@ -54,7 +54,7 @@ async fn g2_bodies_are_strict() {
             json!({"operation": command, "harness_id": "demo/planner"}),
             "harness_id",
         ),
-        (commands, json!([]), "invalid"),
+        (commands, json!([]), "one JSON object"),
         (at("/input"), json!({"blocks": []}), "blocks"),
         (
             at("/input"),
