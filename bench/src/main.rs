@@ -8,6 +8,7 @@ mod client;
 mod component;
 mod floor;
 mod stack;
+mod workspace;
 
 use anyhow::{Context, Result};
 use client::{Client, throughput};
@@ -18,6 +19,10 @@ use serde_json::json;
 use stack::{Stack, TOKEN};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+/// As in the binary: what is measured is what is served.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// One line of the table.
 pub(crate) struct Row {
@@ -111,6 +116,14 @@ async fn main() -> Result<ExitCode> {
     }
     if wanted("B7") {
         rows.push(first_byte().await?);
+    }
+    if wanted("B11") {
+        // Beside the program, not in a directory for temporary files, which may be memory: the disk
+        // is what is measured.
+        let program = std::env::current_exe()?;
+        let here = tempfile::tempdir_in(program.parent().context("a program is in a directory")?)?;
+        let path = here.path().to_owned();
+        rows.extend(tokio::task::spawn_blocking(move || workspace::rows(&path)).await??);
     }
     println!(
         "{:<4} {:<52} {:>10} {:>10}  ",

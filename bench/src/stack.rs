@@ -62,6 +62,7 @@ impl Stack {
             policy: Policy::for_listener(address),
             bootstrap: Some(harness_api::hash_token(TOKEN)),
             metrics: None,
+            workspace_roots: Vec::new(),
             join_trace: None,
             max_body: None,
             ping: None,

@@ -54,9 +54,60 @@ impl Conversation {
     /// # Panics
     /// It is refused.
     pub async fn prompt(&self, text: &str) -> String {
-        let body = json!({"blocks": [{"type": "text", "text": text}]});
-        let accepted = self.client.post(&self.path("/input"), body).await.ok(202);
+        self.say(text, json!({})).await
+    }
+
+    /// Sends a prompt to one of its loops and returns its command id.
+    ///
+    /// # Panics
+    /// It is refused.
+    pub async fn prompt_loop(&self, loop_id: &str, text: &str) -> String {
+        self.say(text, json!({"loop_id": loop_id})).await
+    }
+
+    /// Sends a prompt with these members besides its text and returns its command id.
+    ///
+    /// # Panics
+    /// It is refused.
+    pub async fn say(&self, text: &str, more: Value) -> String {
+        let accepted = self.input(text, more).await.ok(202);
         accepted["command_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Sends a prompt with these members besides its text.
+    pub async fn input(&self, text: &str, more: Value) -> Answer {
+        let mut body = more;
+        body["blocks"] = json!([{"type": "text", "text": text}]);
+        self.client.post(&self.path("/input"), body).await
+    }
+
+    /// Begins a loop and returns its id.
+    ///
+    /// # Panics
+    /// It is refused.
+    pub async fn begin_loop(&self, body: Value) -> String {
+        let begun = self.client.post(&self.path("/loops"), body).await.ok(201);
+        begun["loop_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Makes a loop the active one.
+    ///
+    /// # Panics
+    /// It is refused.
+    pub async fn activate(&self, loop_id: &str) {
+        let body = json!({"loop_id": loop_id});
+        let path = self.path("/active-loop");
+        let active = self.client.post(&path, body).await.ok(200);
+        assert_eq!(active["active_loop_id"], loop_id);
+    }
+
+    /// Asks for a compaction of the active loop and returns its command id.
+    ///
+    /// # Panics
+    /// It is refused.
+    pub async fn compact(&self) -> String {
+        let answer = self.client.post(&self.path("/compact"), json!({})).await;
+        answer.ok(202)["command_id"].as_str().unwrap().to_owned()
     }
 
     /// Runs a native command.
@@ -118,7 +169,8 @@ impl Conversation {
         let mut items = Vec::new();
         let mut cursor = String::new();
         loop {
-            let path = self.path(&format!("{rest}?limit=1000{cursor}"));
+            let sign = if rest.contains('?') { '&' } else { '?' };
+            let path = self.path(&format!("{rest}{sign}limit=1000{cursor}"));
             let page = self.client.get(&path).await.ok(200);
             items.extend(page["items"].as_array().unwrap().iter().cloned());
             match page["next_cursor"].as_str() {
@@ -141,11 +193,23 @@ impl Conversation {
     /// # Panics
     /// The conversation cannot be read.
     pub async fn said(&self) -> Vec<String> {
-        let messages = self.messages().await;
-        let said = messages
-            .iter()
-            .filter(|message| message["role"] == "assistant");
-        said.map(text_of).collect()
+        said(&self.messages().await)
+    }
+
+    /// The saved conversation of one of its loops.
+    ///
+    /// # Panics
+    /// The conversation cannot be read.
+    pub async fn messages_of(&self, loop_id: &str) -> Vec<Value> {
+        self.list(&format!("/messages?loop_id={loop_id}")).await
+    }
+
+    /// What the harness said in one of its loops, one string a message.
+    ///
+    /// # Panics
+    /// The conversation cannot be read.
+    pub async fn said_in(&self, loop_id: &str) -> Vec<String> {
+        said(&self.messages_of(loop_id).await)
     }
 
     /// The public journal.
@@ -255,6 +319,13 @@ impl Conversation {
             .post(&self.path(&format!("/gates/{id}")), answer)
             .await
     }
+}
+
+fn said(messages: &[Value]) -> Vec<String> {
+    let said = messages
+        .iter()
+        .filter(|message| message["role"] == "assistant");
+    said.map(text_of).collect()
 }
 
 /// Text of a message's text parts.

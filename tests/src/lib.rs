@@ -20,6 +20,7 @@ mod conversation;
 mod host;
 mod journal;
 mod require;
+mod shell;
 mod stream;
 
 pub use binary::harness;
@@ -28,6 +29,7 @@ pub use conversation::Conversation;
 pub use host::{Host, Setup, TOKEN};
 pub use journal::{Fold, Record, read_database};
 pub use require::{missing, python, python_with, skip};
+pub use shell::{blocks, run_blocks, values};
 pub use stream::{Frame, Frames};
 
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Hostile guests in the real host: a typed error in time, and nobody else is disturbed.
 //!
 //! One host serves them all, beside a well-behaved guest whose turn streams all the while. How
-//! long its client waits for the next delta is measured: that is what "undisturbed" means, and it
-//! tells how much of a delay is this machine's own.
+//! long its client waits for the next delta is measured: that is what "undisturbed" means. The
+//! tests take turns, so that none measures another.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -35,6 +35,9 @@ const PACE: Duration = Duration::from_millis(20);
 /// Longest wait for a delta that still counts as undisturbed: no guest's slice, drain or deadline
 /// fits into it.
 const UNDISTURBED: Duration = Duration::from_millis(450);
+
+/// One test at a time: they measure time.
+static MACHINE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 fn configuration() -> String {
     let mut text = format!(
@@ -204,6 +207,7 @@ impl Expected {
 /// W1-W5: a hostile operation ends in its typed error in time, while another session streams.
 #[tokio::test(flavor = "multi_thread")]
 async fn w2_hostile_operations_end_in_time_and_disturb_nobody() {
+    let _machine = MACHINE.lock().await;
     let host = Setup::configured(&configuration()).start();
     let stream = Undisturbed::begin(&host).await;
     let client = host.client();
@@ -281,15 +285,14 @@ async fn w2_hostile_operations_end_in_time_and_disturb_nobody() {
         let what = format!("{guest} {text}");
         let session = client.commanded(&format!("guest/{guest}"), text).await;
         let before = host.resident();
-        // A machine that is busy with others delays everything: what it delayed the undisturbed
-        // stream by is added, and the best of three attempts counts.
+        // The bound is the required one, to the millisecond. A machine that is busy with others may
+        // delay anything, so the best of three attempts counts.
         let mut attempt = 0;
-        let own = loop {
+        loop {
             attempt += 1;
             stream.worst();
             let ((answer, took), highest) = peak(&host, retried(|| session.command(text))).await;
             let wait = stream.worst();
-            let own = wait.saturating_sub(PACE);
             let grown = highest.saturating_sub(before);
             println!(
                 "{what}: {took:?}, longest wait of the stream {wait:?}, memory +{} MiB",
@@ -301,23 +304,19 @@ async fn w2_hostile_operations_end_in_time_and_disturb_nobody() {
                 "{what}: memory grew by {} MiB",
                 grown / MIB
             );
-            if took <= *bound + MARGIN + own && wait <= UNDISTURBED {
-                break own;
+            if took <= *bound + MARGIN && wait <= UNDISTURBED {
+                break;
             }
             assert!(
                 attempt < 3,
                 "{what}: {took:?}, bound {bound:?}; the stream stood still for {wait:?}"
             );
-        };
+        }
         if *guest == "activity-ignores-abort" {
             // N13: an activity that ignores its abort costs its instance, within the drain bound.
             let begun = Instant::now();
             assert!(session.interrupt().await);
-            assert!(
-                begun.elapsed() <= DRAIN + MARGIN + own + stream.worst(),
-                "{:?}",
-                begun.elapsed()
-            );
+            assert!(begun.elapsed() <= DRAIN + MARGIN, "{:?}", begun.elapsed());
             session
                 .until("its activity is gone", |row| {
                     row["activities"] == serde_json::json!([])
@@ -331,6 +330,7 @@ async fn w2_hostile_operations_end_in_time_and_disturb_nobody() {
 /// W3, W1: hostile discovery.
 #[tokio::test(flavor = "multi_thread")]
 async fn w3_hostile_discovery_is_refused_whole() {
+    let _machine = MACHINE.lock().await;
     let host = Setup::configured(&configuration()).start();
     let client = host.client();
     for (guest, code) in [
@@ -348,6 +348,7 @@ async fn w3_hostile_discovery_is_refused_whole() {
 /// W1, W2: a hostile turn ends `failed` with its code, and the session takes the next prompt.
 #[tokio::test(flavor = "multi_thread")]
 async fn w1_hostile_turns_fail_and_the_session_goes_on() {
+    let _machine = MACHINE.lock().await;
     let host = Setup::configured(&configuration()).start();
     let stream = Undisturbed::begin(&host).await;
     let client = host.client();
@@ -403,7 +404,7 @@ async fn w1_hostile_turns_fail_and_the_session_goes_on() {
     assert!(deaf.interrupt().await);
     let row = deaf.until_idle().await;
     let took = begun.elapsed();
-    assert!(took <= DRAIN + MARGIN + stream.worst(), "{took:?}");
+    assert!(took <= DRAIN + MARGIN, "{took:?}");
     assert_eq!(
         (&row["status"], &row["agent_session_id"]),
         (&"cancelled".into(), &"deaf-native".into())
@@ -414,6 +415,7 @@ async fn w1_hostile_turns_fail_and_the_session_goes_on() {
 /// W9, N11, N12: floods of announcements are paced, bounded, and stopped by Stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn w9_floods_of_announcements_are_paced_and_stopped() {
+    let _machine = MACHINE.lock().await;
     let host = Setup::configured(&format!(
         "[sessions]\nnative_turns_per_minute = 60\n{}",
         configuration()
@@ -451,7 +453,7 @@ async fn w9_floods_of_announcements_are_paced_and_stopped() {
             );
         };
         assert!(
-            begun.elapsed() <= DRAIN + MARGIN + stream.worst(),
+            begun.elapsed() <= DRAIN + MARGIN,
             "{guest}: Stop took {:?}",
             begun.elapsed()
         );
@@ -468,4 +470,26 @@ async fn w9_floods_of_announcements_are_paced_and_stopped() {
     assert!(wait <= UNDISTURBED, "the stream stood still for {wait:?}");
     assert!(host.resident().saturating_sub(before) < 2 * MEMORY);
     assert!(stream.end().await > 50, "the stream streamed");
+}
+
+/// W1: what one session's instance did is no refusal for the others: their prompts wait out the
+/// restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn w1_an_innocent_session_waits_out_the_restart() {
+    let _machine = MACHINE.lock().await;
+    let host = Setup::plain().start();
+    let client = host.client();
+    let innocent = client.prompted("demo/planner", "hello").await;
+    innocent.until_idle().await;
+    for _ in 0..2 {
+        let culprit = client.prompted("demo/planner", "demo:trap").await;
+        let row = culprit.until_idle().await;
+        assert_eq!(row["error"]["code"], "provider_trap", "{row}");
+    }
+    // Both need a fresh instance: the second failure makes the provider wait 250 to 500 ms.
+    let fresh = client.prompted("demo/planner", "hello").await;
+    let row = fresh.until_idle().await;
+    assert_eq!(row["status"], "completed", "{row}");
+    let again = innocent.prompt("again").await;
+    assert_eq!(innocent.turn_end(&again).await["type"], "TurnDone");
 }

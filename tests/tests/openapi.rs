@@ -33,6 +33,8 @@ const ROUTES: &[(&str, &str)] = &[
     ("get", "/v1/sessions/{session_id}"),
     ("patch", "/v1/sessions/{session_id}"),
     ("delete", "/v1/sessions/{session_id}"),
+    ("post", "/v1/sessions/{session_id}/shutdown"),
+    ("post", "/v1/sessions/{session_id}/restore"),
     ("get", "/v1/sessions/{session_id}/messages"),
     ("get", "/v1/sessions/{session_id}/harness-commands"),
     ("post", "/v1/sessions/{session_id}/harness-commands"),
@@ -41,6 +43,15 @@ const ROUTES: &[(&str, &str)] = &[
     ("delete", "/v1/sessions/{session_id}/queue/{command_id}"),
     ("post", "/v1/sessions/{session_id}/queue/release"),
     ("post", "/v1/sessions/{session_id}/interrupt"),
+    ("get", "/v1/sessions/{session_id}/loops"),
+    ("post", "/v1/sessions/{session_id}/loops"),
+    ("post", "/v1/sessions/{session_id}/active-loop"),
+    ("post", "/v1/sessions/{session_id}/loops/{loop_id}/mode"),
+    (
+        "post",
+        "/v1/sessions/{session_id}/loops/{loop_id}/inference",
+    ),
+    ("post", "/v1/sessions/{session_id}/compact"),
     ("get", "/v1/sessions/{session_id}/gates"),
     ("post", "/v1/sessions/{session_id}/gates/{gate_id}"),
     ("get", "/v1/sessions/{session_id}/events"),
@@ -239,6 +250,28 @@ async fn journey(client: &Client) {
         .action("plan", "approve", Some("stale"))
         .await
         .problem(409, "stale_state");
+    let review = json!({"agent": "demo/planner", "model": "m1", "mode": "review"});
+    let review = session.begin_loop(review).await;
+    session.activate(&review).await;
+    for (what, body) in [
+        ("mode", json!({"mode": ""})),
+        ("inference", json!({"model": "m2"})),
+    ] {
+        let path = session.path(&format!("/loops/{review}/{what}"));
+        client.post(&path, body).await.ok(200);
+        client.post(&path, json!({})).await.problem(
+            400,
+            if what == "mode" {
+                "invalid_request"
+            } else {
+                "no_changes"
+            },
+        );
+    }
+    session.compact().await;
+    session.until_idle().await;
+    session.list("/loops").await;
+    session.messages_of(&review).await;
     session.messages().await;
     session.journal().await;
     client
@@ -258,6 +291,9 @@ async fn journey(client: &Client) {
         .get("/v1/sessions/nonsense")
         .await
         .problem(404, "session_not_found");
+    for rest in ["/shutdown", "/restore"] {
+        client.post(&session.path(rest), json!({})).await.ok(200);
+    }
     assert_eq!(client.delete(&session.path("")).await.status, 204);
     client
         .delete("/v1/providers/no/body")

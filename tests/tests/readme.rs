@@ -1,7 +1,6 @@
 //! The README's walk-through, run exactly as it is printed.
 //!
-//! Its shell blocks go to one bash in order; a marker after each tells their outputs apart. The
-//! last block comes after the host was killed and started again, as its text says.
+//! The last block comes after the host was killed and started again, as its text says.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,58 +9,9 @@
     reason = "a panic is a failed test"
 )]
 
-use harness_tests::{Conversation, Host, Setup, TOKEN, missing, root};
+use harness_tests::{Conversation, Setup, blocks, missing, run_blocks, values};
 use serde_json::{Value, json};
-use std::process::Stdio;
 use std::time::Duration;
-use tokio::process::Command;
-
-/// The walk-through's shell blocks, as printed.
-fn blocks() -> Vec<String> {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let walk = readme.split("## Walk through it").nth(1).unwrap();
-    let walk = walk.split("\n## ").next().unwrap();
-    walk.split("```sh\n")
-        .skip(1)
-        .map(|block| block.split("\n```").next().unwrap().to_owned())
-        .collect()
-}
-
-/// Runs blocks in one shell against a host; the output of each.
-async fn run(host: &Host, blocks: &[String], session: Option<&str>) -> Vec<String> {
-    let mut script = String::from("set -uo pipefail\n");
-    for block in blocks {
-        script.push_str(block);
-        script.push_str("\necho '=== next ==='\n");
-    }
-    script.push_str("echo \"$SESSION\"\n");
-    let mut bash = Command::new("bash");
-    bash.arg("-c")
-        .arg(&script)
-        .env("HOST", host.url())
-        .env("TOKEN", TOKEN)
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
-    if let Some(session) = session {
-        bash.env("SESSION", session);
-    }
-    let output = tokio::time::timeout(Duration::from_secs(240), bash.output())
-        .await
-        .expect("the walk-through ends")
-        .unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.is_empty(), "the walk-through complains: {errors}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.split("=== next ===\n").map(str::to_owned).collect()
-}
-
-/// Values of a block's output, in order.
-fn values(output: &str) -> Vec<Value> {
-    serde_json::Deserializer::from_str(output)
-        .into_iter::<Value>()
-        .map(|value| value.unwrap_or_else(|error| panic!("{error} in {output}")))
-        .collect()
-}
 
 fn words(output: &str) -> Vec<&str> {
     output.lines().collect()
@@ -84,11 +34,11 @@ async fn the_walk_through_works_as_printed() {
     if missing(&["bash", "curl", "jq", "grep"]) {
         return;
     }
-    let blocks = blocks();
+    let blocks = blocks("README.md", Some("## Walk through it"), "sh");
     assert_eq!(blocks.len(), 9, "the walk-through's blocks: {blocks:#?}");
     let (last, walk) = blocks.split_last().unwrap();
     let host = Setup::plain().start();
-    let outputs = run(&host, walk, None).await;
+    let outputs = run_blocks(&host, walk, &[]).await;
     let [
         _,
         discover,
@@ -214,7 +164,8 @@ async fn the_walk_through_works_as_printed() {
     ] {
         assert_eq!(after.2[member], before.2[member], "{member}");
     }
-    let outputs = run(&host, &[blocks[0].clone(), last.clone()], Some(session)).await;
+    let again = [blocks[0].clone(), last.clone()];
+    let outputs = run_blocks(&host, &again, &[("SESSION", session)]).await;
     let counted = values(&outputs[1]);
     assert_eq!(counted[0], json!(before.0.len()));
     assert_eq!(counted[1]["TurnFailed"], Value::Null);

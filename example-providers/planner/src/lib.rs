@@ -94,6 +94,10 @@ impl Provider for Planner {
     async fn done(&self, turn: Turn, channel: Channel) -> Result<Outcome, Error> {
         turn.run(&self.store, &channel).await
     }
+
+    async fn compact(&self, channel: Channel) -> Result<Compaction, Error> {
+        turn::compact(&self.store, &channel).await
+    }
 }
 
 harness_guest::export!(Planner);

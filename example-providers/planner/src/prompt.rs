@@ -7,8 +7,14 @@ pub enum Prompt {
     Ordinary(String),
     /// Ask for an approval.
     Approval,
+    /// Ask for an approval that can be given for good.
+    Remember,
     /// Ask a question.
     Question,
+    /// Ask for a secret.
+    Secret,
+    /// So many tool steps, a second each, with a boundary between them.
+    Steps(u32),
     /// A turn of so many seconds.
     Slow(u32),
     /// So many deltas without a pause.
@@ -30,7 +36,13 @@ pub fn parse(text: &str) -> Prompt {
     let words: Vec<&str> = demo.split_whitespace().collect();
     match words.as_slice() {
         ["approval"] => Prompt::Approval,
+        ["remember"] => Prompt::Remember,
         ["question"] => Prompt::Question,
+        ["secret"] => Prompt::Secret,
+        ["steps", steps] => match steps.parse() {
+            Ok(steps @ 1..=100) => Prompt::Steps(steps),
+            _ => Prompt::Unknown,
+        },
         ["fail"] => Prompt::Fail,
         ["trap"] => Prompt::Trap,
         ["slow", seconds] => match seconds.parse() {
@@ -46,8 +58,9 @@ pub fn parse(text: &str) -> Prompt {
 }
 
 /// Answer to [`Prompt::Unknown`].
-pub const HELP: &str = "This demo knows demo:approval, demo:question, demo:slow <seconds, 1 to \
-                        3600>, demo:burst <deltas, 1 to 100000>, demo:fail and demo:trap.";
+pub const HELP: &str = "This demo knows demo:approval, demo:remember, demo:question, demo:secret, \
+                        demo:steps <steps, 1 to 100>, demo:slow <seconds, 1 to 3600>, demo:burst \
+                        <deltas, 1 to 100000>, demo:fail and demo:trap.";
 
 #[cfg(test)]
 mod tests {
@@ -57,7 +70,11 @@ mod tests {
     fn every_documented_prompt_is_read() {
         for (text, prompt) in [
             ("demo:approval", Prompt::Approval),
+            ("demo:remember", Prompt::Remember),
             (" demo:question\n", Prompt::Question),
+            ("demo:secret", Prompt::Secret),
+            ("demo:steps 100", Prompt::Steps(100)),
+            ("demo:steps 101", Prompt::Unknown),
             ("demo:slow 3", Prompt::Slow(3)),
             ("demo:slow", Prompt::Unknown),
             ("demo:slow 0", Prompt::Unknown),

@@ -36,7 +36,7 @@ pub enum Turn {
 pub async fn bind(channel: &Channel) -> Result<(), Error> {
     let context = channel.context();
     if context.native_session_id.is_none() {
-        let id = format!("planner-{}", context.session_id);
+        let id = format!("planner-{}", context.loop_id);
         channel.bind_native_session(id).await?;
     }
     Ok(())
@@ -61,6 +61,23 @@ impl Turn {
     }
 }
 
+/// Forgets the turns of the native context and says in a sentence what they were.
+///
+/// # Errors
+///
+/// The state cannot be written.
+pub async fn compact(store: &Store, channel: &Channel) -> Result<Compaction, Error> {
+    let _whole = channel.hold();
+    let turns = store
+        .change(|native| Ok(std::mem::take(&mut native.context_turns)))
+        .await?;
+    let summary = format!("Summary of the demo: {turns} turns came before this.");
+    Ok(Compaction {
+        summary: Some(summary),
+        usage: None,
+    })
+}
+
 /// The context grows by one turn.
 async fn remember_turn(store: &Store, channel: &Channel) -> Result<(), Error> {
     let _whole = channel.hold();
@@ -75,11 +92,15 @@ async fn remember_turn(store: &Store, channel: &Channel) -> Result<(), Error> {
 async fn run_prompt(prompt: Prompt, channel: &Channel) -> Result<(), Error> {
     match prompt {
         Prompt::Ordinary(text) => {
-            let model = channel.context().model;
-            stream(&answer(&text, model.as_deref()), channel).await
+            let context = channel.context();
+            let (model, mode) = (context.model.as_deref(), context.loop_mode.as_deref());
+            stream(&answer(&text, model, mode), channel).await
         }
-        Prompt::Approval => approval(channel).await,
+        Prompt::Approval => approval("echo demo", channel).await,
+        Prompt::Remember => approval("echo remember", channel).await,
         Prompt::Question => question(channel).await,
+        Prompt::Secret => secret(channel).await,
+        Prompt::Steps(number) => steps(number, channel).await,
         Prompt::Slow(seconds) => count(seconds, "Slowly", channel).await,
         Prompt::Burst(deltas) => burst(deltas, channel).await,
         Prompt::Fail => Err(Error::Native(
@@ -91,12 +112,13 @@ async fn run_prompt(prompt: Prompt, channel: &Channel) -> Result<(), Error> {
     }
 }
 
-fn answer(text: &str, model: Option<&str>) -> String {
+fn answer(text: &str, model: Option<&str>, mode: Option<&str>) -> String {
     let words = text.split_whitespace().count();
     let model = model.map_or_else(String::new, |model| format!(" (the session chose {model})"));
+    let mode = mode.map_or_else(String::new, |mode| format!(" (in loop mode {mode})"));
     let quote = harness_guest::limits::shorten(text.trim(), 1_024);
     format!(
-        "This is a demo without a model{model}. Your prompt has {words} words: “{quote}”. \
+        "This is a demo without a model{model}{mode}. Your prompt has {words} words: “{quote}”. \
          Try demo:approval, demo:question, /goal or /plan."
     )
 }
@@ -135,24 +157,25 @@ async fn burst(deltas: u32, channel: &Channel) -> Result<(), Error> {
     Ok(())
 }
 
-async fn approval(channel: &Channel) -> Result<(), Error> {
-    const INPUT: &str = r#"{"command":"echo demo"}"#;
+/// Asks for a tool that would run this command, offering a rule for it.
+async fn approval(command: &str, channel: &Channel) -> Result<(), Error> {
+    let input = format!(r#"{{"command":"{command}"}}"#);
     let id = format!("tool-{}", channel.command_id());
     let writer = channel.open_message(Role::Assistant).await?;
     writer
         .delta(MessagePart::ToolCall(ToolCallPart {
             id: id.clone(),
             name: "shell".to_owned(),
-            input_json: INPUT.to_owned(),
+            input_json: input.clone(),
         }))
         .await?;
     let decision = channel
         .request_approval(ApprovalRequest {
             tool_use_id: id.clone(),
             tool_name: "shell".to_owned(),
-            input_json: INPUT.to_owned(),
-            title: "Run “echo demo”? (the demo will not really run it)".to_owned(),
-            rules: vec!["shell:echo demo".to_owned()],
+            input_json: input,
+            title: format!("Run “{command}”? (the demo will not really run it)"),
+            rules: vec![format!("shell:{command}")],
         })
         .await?;
     let (output, is_error) = match decision {
@@ -209,6 +232,68 @@ async fn question(channel: &Channel) -> Result<(), Error> {
         FormAnswer::Timeout => "Nobody answered in time.".to_owned(),
     };
     channel.say(text).await?;
+    Ok(())
+}
+
+/// Asks for a secret and tells its length alone: nothing of it may be written anywhere.
+async fn secret(channel: &Channel) -> Result<(), Error> {
+    let answer = channel
+        .ask(QuestionForm {
+            id: format!("form-{}", channel.command_id()),
+            title: "A secret for the demo".to_owned(),
+            questions: vec![Question {
+                id: "secret".to_owned(),
+                label: "Which secret?".to_owned(),
+                description: Some("The demo forgets it at once.".to_owned()),
+                choices: Vec::new(),
+                multiple: false,
+                custom: true,
+                secret: true,
+            }],
+        })
+        .await?;
+    let text = match answer {
+        FormAnswer::Submitted(answers) => match answers.into_iter().flatten().next() {
+            Some(secret) => format!("Your secret has {} bytes.", secret.len()),
+            None => "You kept your secret.".to_owned(),
+        },
+        FormAnswer::Dismissed => "You dismissed the question.".to_owned(),
+        FormAnswer::Timeout => "Nobody answered in time.".to_owned(),
+    };
+    channel.say(text).await?;
+    Ok(())
+}
+
+/// Makes tool steps. At the boundary between two of them it takes what was said meanwhile.
+async fn steps(number: u32, channel: &Channel) -> Result<(), Error> {
+    for step in 1..=number {
+        let id = format!("step-{step}-{}", channel.command_id());
+        let writer = channel.open_message(Role::Assistant).await?;
+        writer
+            .delta(MessagePart::ToolCall(ToolCallPart {
+                id: id.clone(),
+                name: "step".to_owned(),
+                input_json: format!(r#"{{"step":{step},"of":{number}}}"#),
+            }))
+            .await?;
+        sleep(Duration::from_secs(1)).await;
+        writer
+            .delta(MessagePart::ToolResult(ToolResultPart {
+                id,
+                output: format!("step {step} of {number} (demo: nothing was really done)"),
+                is_error: false,
+            }))
+            .await?;
+        writer.finish().await?;
+        if step < number {
+            for input in channel.take_input().await? {
+                let text = harness_guest::input_text(&input.parts);
+                let quote = harness_guest::limits::shorten(text.trim(), 1_024);
+                channel.say(format!("Taken up: “{quote}”.")).await?;
+            }
+        }
+    }
+    channel.say(format!("All {number} steps are made.")).await?;
     Ok(())
 }
 

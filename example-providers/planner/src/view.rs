@@ -36,7 +36,15 @@ pub fn info() -> HarnessInfo {
             default_value: ParamValue::Boolean(false),
             choices: Vec::new(),
         }],
-        features: Features::COMMANDS | Features::STATE_PUSH | Features::NATIVE_TURNS,
+        loop_modes: vec![LoopMode {
+            name: "review".to_owned(),
+            label: "Review".to_owned(),
+        }],
+        features: Features::COMMANDS
+            | Features::STATE_PUSH
+            | Features::NATIVE_TURNS
+            | Features::FOLDING
+            | Features::COMPACTION,
         ..HarnessInfo::new("demo/planner", "Planner (demo)", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -239,7 +239,7 @@ fn r48_a_control_binds_no_native_conversation_and_an_exclusive_does() {
     completed(&host, "/note x");
     assert_eq!(host.native_session_id(), None);
     completed(&host, "/goal x");
-    assert_eq!(host.native_session_id().as_deref(), Some("planner-session"));
+    assert_eq!(host.native_session_id().as_deref(), Some("planner-loop"));
 }
 
 #[test]
@@ -613,4 +613,49 @@ fn a_session_whose_state_cannot_be_read_is_unavailable() {
     let host = host.crash();
     assert!(matches!(host.discover(), Err(Error::Unavailable(_))));
     assert!(matches!(host.command("/plan"), Err(Error::Unavailable(_))));
+}
+
+// ---- steps, secrets, compaction ------------------------------------------------
+
+#[test]
+fn s42_input_folds_at_the_boundary_between_two_steps() {
+    let host = host();
+    let turn = host.prompt("demo:steps 3").unwrap();
+    host.offer_input("and the cellar");
+    host.finish(turn).unwrap();
+    let said = host.transcript();
+    let taken = said
+        .iter()
+        .position(|t| t.contains("Taken up: “and the cellar”"));
+    assert!(taken.is_some(), "{said:?}");
+    assert_eq!(last(&host), "All 3 steps are made.");
+}
+
+#[test]
+fn s81_a_secret_is_asked_for_and_not_repeated() {
+    let host = host();
+    let turn = host.prompt("demo:secret").unwrap();
+    let gate = host.gates().pop().unwrap();
+    let GateKind::Form(form) = &gate.kind else {
+        panic!("a form");
+    };
+    assert!(form.questions[0].secret);
+    let answer = vec![vec!["hunter2".to_owned()]];
+    host.reply(&gate.id, FormAnswer::Submitted(answer));
+    host.finish(turn).unwrap();
+    assert_eq!(last(&host), "Your secret has 7 bytes.");
+    assert!(!format!("{:?}", host.messages()).contains("hunter2"));
+}
+
+#[test]
+fn s95_a_compaction_tells_how_many_turns_it_replaced() {
+    let host = host();
+    run(&host, "hello").unwrap();
+    let compaction = host.compact().unwrap();
+    assert_eq!(
+        compaction.summary.as_deref(),
+        Some("Summary of the demo: 1 turns came before this.")
+    );
+    let again = host.compact().unwrap();
+    assert!(again.summary.unwrap().contains("0 turns"));
 }

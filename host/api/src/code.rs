@@ -55,6 +55,11 @@ codes! {
     InvalidArgument = "invalid_argument", 400, "The provider does not accept this operation", "";
     UnsupportedOperation = "unsupported_operation", 400, "The harness does not implement this", "";
     WorkspaceUnsupported = "workspace_unsupported", 400, "The harness cannot work in this workspace", "";
+    InvalidMode = "invalid_mode", 400, "Unknown loop mode", "";
+    InvalidModel = "invalid_model", 400, "Unknown model", "";
+    InvalidEffort = "invalid_effort", 400, "The model does not take this effort", "";
+    NoChanges = "no_changes", 400, "Nothing is to be changed", "";
+    CompactionUnsupported = "compaction_unsupported", 400, "The harness cannot compact", "";
     GateActionInvalid = "gate_action_invalid", 400, "The gate does not offer this action", "";
     GateKindMismatch = "gate_kind_mismatch", 400, "The action belongs to another kind of gate", "";
     ComponentRefused = "component_refused", 400, "The component cannot be installed", "";
@@ -88,6 +93,7 @@ codes! {
     WorkspaceFailed = "workspace_failed", 409, "The workspace could not be set up",
         "create another workspace and name it as `workspace_id`";
     SessionBusy = "session_busy", 409, "The session has work", "";
+    LoopShuttingDown = "loop_shutting_down", 409, "The loop is shutting down", "";
     SessionStopping = "session_stopping", 409, "The session is being stopped", "";
     SessionStopped = "session_stopped", 409, "The session is stopped", "";
     SessionFaulted = "session_faulted", 409, "The session is faulted", "";

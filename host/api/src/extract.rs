@@ -2,6 +2,7 @@
 
 use crate::code::Code;
 use crate::idempotency::{self, RawKey};
+use crate::json::parse;
 use crate::problem::Problem;
 use crate::state::ApiState;
 use axum::body::Body;
@@ -137,78 +138,6 @@ fn is_json(headers: &HeaderMap) -> bool {
     json && utf8
 }
 
-/// Parses a body; the problem names the place and what was expected there.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let text = match std::str::from_utf8(bytes) {
-        Ok("") => "{}",
-        Ok(text) => text,
-        Err(error) => {
-            return Err(Problem::invalid(format!(
-                "the body is not valid UTF-8 at byte {}; send JSON in UTF-8",
-                error.valid_up_to()
-            )));
-        }
-    };
-    objects_only(text)?;
-    let mut json = serde_json::Deserializer::from_str(text);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let place = error.path().to_string();
-        let inner = error.into_inner();
-        let hint = if inner.is_data() {
-            ""
-        } else {
-            "; the body has to be one JSON object"
-        };
-        match place.as_str() {
-            "." | "?" => Problem::invalid(format!("{inner}{hint}")),
-            place => Problem::invalid(format!("`{place}`: {inner}{hint}")),
-        }
-    })?;
-    json.end().map_err(|error| {
-        Problem::invalid(format!("{error}; the body has to be one JSON object"))
-    })?;
-    Ok(value)
-}
-
-/// Members whose value is one object, or a list of them.
-const OBJECTS: [&str; 6] = [
-    "operation",
-    "target",
-    "default_workspace",
-    "params",
-    "blocks",
-    "prompt",
-];
-
-/// Refuses a list where an object is expected: the parser would take its items for the members in
-/// order. Text that is no JSON is left to the parser, which says more about it.
-fn objects_only(text: &str) -> Result<(), Problem> {
-    let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else {
-        return Ok(());
-    };
-    let Some(members) = value.as_object() else {
-        return Err(Problem::invalid("the body has to be one JSON object"));
-    };
-    for name in OBJECTS {
-        let Some(member) = members.get(name) else {
-            continue;
-        };
-        let list = matches!(name, "blocks" | "prompt");
-        let wrong = match member {
-            serde_json::Value::Array(items) if list => {
-                items.iter().any(serde_json::Value::is_array)
-            }
-            other => other.is_array(),
-        };
-        if wrong {
-            return Err(Problem::invalid(format!(
-                "`{name}`: a list stands where an object is expected; name the members"
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// A strict query.
 pub(crate) struct Asked<T>(pub(crate) T);
 
@@ -272,45 +201,6 @@ pub(crate) fn no_path() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Debug, serde::Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Outer {
-        #[allow(dead_code)]
-        inner: Inner,
-    }
-
-    #[derive(Debug, serde::Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Inner {
-        #[allow(dead_code)]
-        n: u32,
-    }
-
-    #[test]
-    fn g2_a_problem_names_the_place() {
-        for (body, expected) in [
-            (&br#"{"inner":{"n":"x"}}"#[..], "`inner.n`: invalid type"),
-            (br#"{"inner":{"n":1,"m":2}}"#, "unknown field `m`"),
-            (br#"{"inner":{"n":1}} x"#, "trailing characters"),
-            (br#"{"inner":{"n":1}"#, "EOF"),
-            (b"", "missing field `inner`"),
-            (b"{\"inner\":\xff}", "not valid UTF-8 at byte 9"),
-            (
-                br#"{"inner":{"n":1},"inner":{"n":1}}"#,
-                "duplicate field `inner`",
-            ),
-        ] {
-            let problem = parse::<Outer>(body).unwrap_err();
-            let text = String::from_utf8(problem.render("").to_vec()).unwrap();
-            let document: crate::ProblemDocument = serde_json::from_str(&text).unwrap();
-            assert!(
-                document.detail.contains(expected),
-                "{} / {expected}",
-                document.detail
-            );
-        }
-    }
 
     #[test]
     fn g2_only_json_in_utf8_is_json() {

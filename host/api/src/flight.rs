@@ -163,6 +163,36 @@ impl Flights {
     }
 }
 
+/// As [`perform`], for a change of one session that ends whether or not its caller waits, answered
+/// with what it gives.
+pub(crate) async fn change_session<T, F, W>(
+    state: &ApiState,
+    grant: &Grant,
+    session: SessionId,
+    key: Option<RawKey>,
+    status: StatusCode,
+    again: Again,
+    work: F,
+) -> Result<Response, Problem>
+where
+    T: Serialize,
+    F: FnOnce(Arc<dyn Plane>, Caller) -> W + Send + 'static,
+    W: Future<Output = Result<T, Refused>> + Send + 'static,
+{
+    let work = move |plane, caller, _| {
+        let given = work(plane, caller);
+        async move { Done::json(status, &given.await?) }
+    };
+    perform(state, grant, Some(session), key, again, work).await
+}
+
+/// Answers the repeat of a change that is in the journal and whose answer is nowhere.
+pub(crate) fn answer_lost(_: Cut) -> Result<Done, Refused> {
+    Err(Refused::StatusChanged(
+        "the change was made and its answer was lost with the host; read the session's loops and status",
+    ))
+}
+
 /// Runs `work` once for all requests that are the same intent, and answers this one.
 ///
 /// `session` is the session the request is addressed to; `None` for a creation. `again` answers

@@ -5,8 +5,8 @@
 
 use harness_core::command::Cause;
 use harness_core::event::EventBody;
-use harness_core::ids::{EventId, LoopId, SessionId, TurnId};
-use harness_core::view::Snapshot;
+use harness_core::ids::{EventId, LoopId, ProjectId, SessionId, TurnId};
+use harness_core::view::{SessionView, Snapshot};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,23 @@ pub(crate) struct EventData {
     /// What happened, by `type`.
     #[serde(flatten)]
     body: EventBody,
+}
+
+/// What the `data` of each frame of the stream of lists holds.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub(crate) enum ListData<'a> {
+    /// `event: session`.
+    #[schema(value_type = SessionView)]
+    Session(&'a SessionView),
+    /// `event: session_deleted`.
+    Deleted {
+        /// The session.
+        id: SessionId,
+        /// Its project.
+        #[schema(value_type = ProjectId)]
+        project_id: &'a ProjectId,
+    },
 }
 
 /// Where a stream without `after` begins: `event: snapshot`, `id:` = `seq`.

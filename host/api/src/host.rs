@@ -1,6 +1,6 @@
 //! The live session layer as the plane of this API.
 
-use crate::plane::{Answer, Item, JournalPage, KeyState, Plane, Start};
+use crate::plane::{Answer, Follow, Item, JournalPage, KeyState, Plane};
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
 use futures::{FutureExt, future, stream};
@@ -12,8 +12,9 @@ use harness_core::provider::{BoxFuture, Harnesses};
 use harness_core::view::{OperationResult, QueuedInput, SessionView};
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, Workspace};
 use harness_session::{
-    Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, GateAnswer, Host,
-    InputRequest, Keyed, OperationRequest, SettingsRequest,
+    Caller, CommandStateRead, CommandStateView, CreateRequest, Created, Delivery, DraftRequest,
+    GateAnswer, Host, InputRequest, Keyed, LoopRequest, LoopRuntime, LoopWithModes,
+    OperationRequest, RowChange, SettingsRequest, ShutDown,
 };
 use std::sync::Arc;
 use tokio_stream::wrappers::BroadcastStream;
@@ -49,15 +50,75 @@ impl Plane for Host {
         Host::patch(self, id, caller, request).boxed()
     }
 
+    fn shutdown(&self, id: SessionId, caller: Caller) -> Answer<'_, ShutDown> {
+        Host::shutdown_session(self, id, caller).boxed()
+    }
+
+    fn restore(&self, id: SessionId, caller: Caller) -> Answer<'_, SessionView> {
+        Host::restore(self, id, caller).boxed()
+    }
+
     fn delete(&self, id: SessionId) -> Answer<'_, ()> {
         Host::delete(self, id).boxed()
     }
 
-    fn messages(&self, id: SessionId, page: PageRequest) -> Answer<'_, Page<Message>> {
-        Host::messages(self, id, page).boxed()
+    fn messages(
+        &self,
+        id: SessionId,
+        loop_id: Option<LoopId>,
+        page: PageRequest,
+    ) -> Answer<'_, Page<Message>> {
+        Host::messages(self, id, loop_id, page).boxed()
     }
 
-    fn command_state(&self, id: SessionId) -> Answer<'_, CommandStateView> {
+    fn loops(&self, id: SessionId) -> Answer<'_, Vec<LoopWithModes>> {
+        Host::loops(self, id).boxed()
+    }
+
+    fn create_loop(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: LoopRequest,
+    ) -> Answer<'_, LoopId> {
+        Host::create_loop(self, id, caller, request).boxed()
+    }
+
+    fn activate_loop(&self, id: SessionId, caller: Caller, loop_id: LoopId) -> Answer<'_, ()> {
+        Host::activate_loop(self, id, caller, loop_id).boxed()
+    }
+
+    fn set_loop_mode(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: LoopId,
+        mode: String,
+    ) -> Answer<'_, LoopRuntime> {
+        Host::set_loop_mode(self, id, caller, loop_id, mode).boxed()
+    }
+
+    fn change_inference(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: LoopId,
+        model: Option<String>,
+        effort: Option<String>,
+    ) -> Answer<'_, LoopRuntime> {
+        Host::change_inference(self, id, caller, loop_id, model, effort).boxed()
+    }
+
+    fn compact(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: Option<LoopId>,
+    ) -> Answer<'_, CommandId> {
+        Host::compact(self, id, caller, loop_id).boxed()
+    }
+
+    fn command_state(&self, id: SessionId) -> Answer<'_, Arc<CommandStateRead>> {
         Host::command_state(self, id).boxed()
     }
 
@@ -119,9 +180,9 @@ impl Plane for Host {
         Host::journal(self, id, from, limit).boxed()
     }
 
-    fn subscribe(&self, id: SessionId, from: Start) -> Answer<'_, BoxStream<'static, Item>> {
+    fn subscribe(&self, id: SessionId, follow: Follow) -> Answer<'_, BoxStream<'static, Item>> {
         async move {
-            let subscription = Host::subscribe(self, id, from).await?;
+            let subscription = Host::subscribe(self, id, follow).await?;
             let items = stream::unfold(subscription, async |mut subscription| {
                 subscription.next().await.map(|item| (item, subscription))
             });
@@ -130,13 +191,13 @@ impl Plane for Host {
         .boxed()
     }
 
-    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, Arc<SessionView>> {
+    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, RowChange> {
         // Rows have no replay: a reader that missed some is cut off and reads the list again.
         BroadcastStream::new(self.rows())
             .take_while(|row| future::ready(row.is_ok()))
             .filter_map(|row| future::ready(row.ok()))
             .filter(move |row| {
-                future::ready(project.as_ref().is_none_or(|id| *id == row.project_id))
+                future::ready(project.as_ref().is_none_or(|id| id == row.project_id()))
             })
             .boxed()
     }

@@ -15,12 +15,13 @@ use harness_core::refusal::Refused;
 use harness_core::view::{OperationResult, QueuedInput, SessionView};
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, Workspace};
 use harness_session::{
-    Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, GateAnswer,
-    InputRequest, Keyed, OperationRequest, SettingsRequest,
+    Caller, CommandStateRead, CommandStateView, CreateRequest, Created, Delivery, DraftRequest,
+    GateAnswer, InputRequest, Keyed, LoopRequest, LoopRuntime, LoopWithModes, OperationRequest,
+    RowChange, SettingsRequest, ShutDown,
 };
 use std::sync::Arc;
 
-pub use harness_session::{Item, JournalPage, KeyState, Start};
+pub use harness_session::{EventFilter, Follow, Item, JournalPage, KeyState, Loops, Start};
 
 /// An answer from the plane.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Refused>>;
@@ -47,12 +48,56 @@ pub trait Plane: Send + Sync + 'static {
         caller: Caller,
         request: SettingsRequest,
     ) -> Answer<'_, SessionView>;
+    /// Shuts a session down (S118).
+    fn shutdown(&self, id: SessionId, caller: Caller) -> Answer<'_, ShutDown>;
+    /// Takes a session up again (S102).
+    fn restore(&self, id: SessionId, caller: Caller) -> Answer<'_, SessionView>;
     /// Deletes a session with its journal.
     fn delete(&self, id: SessionId) -> Answer<'_, ()>;
-    /// Saved conversation, oldest first.
-    fn messages(&self, id: SessionId, page: PageRequest) -> Answer<'_, Page<Message>>;
+    /// Saved conversation of a loop, of the active one when none is named, oldest first.
+    fn messages(
+        &self,
+        id: SessionId,
+        loop_id: Option<LoopId>,
+        page: PageRequest,
+    ) -> Answer<'_, Page<Message>>;
+    /// Loops with their mode catalogues, in order of creation (S112).
+    fn loops(&self, id: SessionId) -> Answer<'_, Vec<LoopWithModes>>;
+    /// Begins another loop.
+    fn create_loop(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: LoopRequest,
+    ) -> Answer<'_, LoopId>;
+    /// Makes a loop the active one (S111).
+    fn activate_loop(&self, id: SessionId, caller: Caller, loop_id: LoopId) -> Answer<'_, ()>;
+    /// Sets a loop's mode (S116).
+    fn set_loop_mode(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: LoopId,
+        mode: String,
+    ) -> Answer<'_, LoopRuntime>;
+    /// Sets a loop's model, effort or both (S116).
+    fn change_inference(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: LoopId,
+        model: Option<String>,
+        effort: Option<String>,
+    ) -> Answer<'_, LoopRuntime>;
+    /// Compacts a loop's conversation (S115).
+    fn compact(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: Option<LoopId>,
+    ) -> Answer<'_, CommandId>;
     /// Command state, live (R41).
-    fn command_state(&self, id: SessionId) -> Answer<'_, CommandStateView>;
+    fn command_state(&self, id: SessionId) -> Answer<'_, Arc<CommandStateRead>>;
     /// Runs an operation (R42); `gone` fires when the caller has left.
     fn invoke(
         &self,
@@ -85,10 +130,10 @@ pub trait Plane: Send + Sync + 'static {
     fn answer(&self, id: SessionId, caller: Caller, answer: GateAnswer) -> Answer<'_, Delivery>;
     /// A page of the journal.
     fn journal(&self, id: SessionId, from: Seq, limit: usize) -> Answer<'_, JournalPage>;
-    /// Events of a session.
-    fn subscribe(&self, id: SessionId, from: Start) -> Answer<'_, BoxStream<'static, Item>>;
-    /// Sessions as they change. The stream ends when its reader is too slow.
-    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, Arc<SessionView>>;
+    /// Events of a session that pass the filter.
+    fn subscribe(&self, id: SessionId, follow: Follow) -> Answer<'_, BoxStream<'static, Item>>;
+    /// Sessions as they change or are deleted. The stream ends when its reader is too slow.
+    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, RowChange>;
     /// Whether a keyed request was answered before.
     fn keyed(&self, session: Option<SessionId>, key: Keyed) -> Answer<'_, KeyState>;
     /// Records the answer to a keyed request.

@@ -339,6 +339,12 @@ mod tests {
             (R::SessionNotFound("s".into()), 404),
             (R::HarnessNotFound("h".into()), 404),
             (R::LoopNotFound("l".into()), 404),
+            (R::InvalidMode("m".into()), 400),
+            (R::InvalidModel("m".into()), 400),
+            (R::InvalidEffort("e".into()), 400),
+            (R::NoChanges, 400),
+            (R::LoopShuttingDown, 409),
+            (R::CompactionUnsupported, 400),
             (R::GateNotFound, 404),
             (R::GateNotReady, 409),
             (

@@ -6,7 +6,7 @@ use crate::extract::no_path;
 use crate::openapi;
 use crate::problem::Problem;
 use crate::routes::{
-    commands, events, gates, harnesses, health, input, journal, pages, projects, providers,
+    commands, events, gates, harnesses, health, input, journal, loops, pages, projects, providers,
     sessions, tokens, workspaces,
 };
 use crate::state::ApiState;
@@ -35,12 +35,19 @@ pub(crate) fn documented() -> OpenApiRouter<ApiState> {
         .routes(routes!(sessions::list, sessions::create))
         .routes(routes!(sessions::show, sessions::change, sessions::delete))
         .routes(routes!(sessions::messages))
+        .routes(routes!(sessions::shutdown))
+        .routes(routes!(sessions::restore))
         .routes(routes!(commands::show, commands::invoke))
         .routes(routes!(input::send))
         .routes(routes!(input::queue))
         .routes(routes!(input::retract))
         .routes(routes!(input::release))
         .routes(routes!(input::interrupt))
+        .routes(routes!(loops::list, loops::create))
+        .routes(routes!(loops::activate))
+        .routes(routes!(loops::set_mode))
+        .routes(routes!(loops::set_inference))
+        .routes(routes!(loops::compact))
         .routes(routes!(gates::list))
         .routes(routes!(gates::answer))
         .routes(routes!(events::session))

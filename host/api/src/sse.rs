@@ -1,12 +1,12 @@
-//! Server-sent events: framing, filters and the end of a stream (S63, S64, S106).
+//! Server-sent events: framing, how a filter is spelled, and the end of a stream (S63, S64, S106).
 //!
-//! The data of an event arrives serialised and is only framed here. A stream ends when the
+//! Events arrive filtered and serialised and are only framed here. A stream ends when the
 //! subscriber was too slow, when its token is revoked and when the server closes; the client
 //! reconnects with the last id it saw and loses nothing.
 
 use crate::auth::Grant;
 use crate::frame::{LaggedData, SnapshotData};
-use crate::plane::Item;
+use crate::plane::{Item, Loops};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -20,86 +20,54 @@ use std::convert::Infallible;
 /// Most loop ids of a filter.
 const MAX_FILTER: usize = 256;
 
-/// Which loops' events of one class pass. Session-scoped events pass every filter (S63).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Loops {
-    All,
-    These(BTreeSet<LoopId>),
-}
-
-impl Loops {
-    /// `all`, `none` or loop ids separated by commas.
-    pub(crate) fn parse(name: &str, value: Option<&str>) -> Result<Self, Problem> {
-        match value {
-            None | Some("all") => Ok(Self::All),
-            Some("none") => Ok(Self::These(BTreeSet::new())),
-            Some(list) => {
-                let ids: Result<BTreeSet<LoopId>, _> = list
-                    .split(',')
-                    .take(MAX_FILTER + 1)
-                    .map(str::parse)
-                    .collect();
-                ids.ok().filter(|ids| ids.len() <= MAX_FILTER).map(Self::These).ok_or_else(|| {
-                    Problem::invalid(format!(
-                        "`{name}` is neither `all`, `none` nor a list of at most {MAX_FILTER} loop ids separated by commas"
-                    ))
-                })
-            }
-        }
-    }
-
-    fn passes(&self, loop_id: Option<LoopId>) -> bool {
-        match (self, loop_id) {
-            (Self::All, _) | (_, None) => true,
-            (Self::These(ids), Some(id)) => ids.contains(&id),
+/// Reads one class of a filter: `all`, which is also what an absent one means, `none`, or loop ids
+/// separated by commas.
+pub(crate) fn loops(name: &str, value: Option<&str>) -> Result<Loops, Problem> {
+    match value {
+        None | Some("all") => Ok(Loops::All),
+        Some("none") => Ok(Loops::default()),
+        Some(list) => {
+            let ids: Result<BTreeSet<LoopId>, _> = list
+                .split(',')
+                .take(MAX_FILTER + 1)
+                .map(str::parse)
+                .collect();
+            ids.ok().filter(|ids| ids.len() <= MAX_FILTER).map(Loops::These).ok_or_else(|| {
+                Problem::invalid(format!(
+                    "`{name}` is neither `all`, `none` nor a list of at most {MAX_FILTER} loop ids separated by commas; take them from GET …/loops, or leave it out for `all`"
+                ))
+            })
         }
     }
 }
 
-/// What a subscriber wants to see.
-#[derive(Debug, Clone)]
-pub(crate) struct Filter {
-    pub(crate) enduring: Loops,
-    pub(crate) ephemeral: Loops,
-}
-
-impl Filter {
-    /// The event to send for an item, if it passes.
-    fn event(&self, session_id: SessionId, item: &Item) -> Option<Event> {
-        match item {
-            Item::Snapshot { seq, snapshot } => {
-                let data = SnapshotData::new(*seq, snapshot);
-                let text = serde_json::to_string(&data)
-                    .inspect_err(|error| tracing::error!(%error, "a snapshot could not be written"))
-                    .ok()?;
-                Some(
-                    Event::default()
-                        .event("snapshot")
-                        .id(seq.to_string())
-                        .data(text),
-                )
-            }
-            Item::Frame(frame) => {
-                let loops = if frame.seq.is_some() {
-                    &self.enduring
-                } else {
-                    &self.ephemeral
-                };
-                if !loops.passes(frame.loop_id) {
-                    return None;
-                }
-                let event = Event::default().event(frame.name);
-                let event = match frame.seq {
-                    Some(seq) => event.id(seq.to_string()),
-                    None => event,
-                };
-                Some(event.data(&*frame.data))
-            }
-            Item::Lagged { last_seq } => {
-                let data = LaggedData::new(session_id, *last_seq);
-                let text = serde_json::to_string(&data).ok()?;
-                Some(Event::default().event("lagged").data(text))
-            }
+/// The event to send for an item.
+fn event(session_id: SessionId, item: &Item) -> Option<Event> {
+    match item {
+        Item::Snapshot { seq, snapshot } => {
+            let data = SnapshotData::new(*seq, snapshot);
+            let text = serde_json::to_string(&data)
+                .inspect_err(|error| tracing::error!(%error, "a snapshot could not be written"))
+                .ok()?;
+            Some(
+                Event::default()
+                    .event("snapshot")
+                    .id(seq.to_string())
+                    .data(text),
+            )
+        }
+        Item::Frame(frame) => {
+            let event = Event::default().event(frame.name);
+            let event = match frame.seq {
+                Some(seq) => event.id(seq.to_string()),
+                None => event,
+            };
+            Some(event.data(&*frame.data))
+        }
+        Item::Lagged { last_seq } => {
+            let data = LaggedData::new(session_id, *last_seq);
+            let text = serde_json::to_string(&data).ok()?;
+            Some(Event::default().event("lagged").data(text))
         }
     }
 }
@@ -109,7 +77,6 @@ pub(crate) fn session_stream(
     state: &ApiState,
     grant: &Grant,
     session_id: SessionId,
-    filter: Filter,
     items: impl Stream<Item = Item> + Send + 'static,
 ) -> Response {
     let events = items
@@ -117,7 +84,7 @@ pub(crate) fn session_stream(
             let last = std::mem::replace(ended, matches!(item, Item::Lagged { .. }));
             future::ready((!last).then_some(item))
         })
-        .filter_map(move |item| future::ready(filter.event(session_id, &item)));
+        .filter_map(move |item| future::ready(event(session_id, &item)));
     respond(state, grant, events)
 }
 
@@ -153,16 +120,21 @@ mod tests {
     fn s106_a_filter_is_all_none_or_ids() {
         let a = LoopId::from(uuid::Uuid::from_u128(1));
         let b = LoopId::from(uuid::Uuid::from_u128(2));
-        let parse = |text: &str| Loops::parse("enduring", Some(text));
-        assert_eq!(Loops::parse("enduring", None).unwrap(), Loops::All);
+        let parse = |text: &str| loops("enduring", Some(text));
+        assert_eq!(loops("enduring", None).unwrap(), Loops::All);
         assert_eq!(parse("all").unwrap(), Loops::All);
-        assert!(parse("").is_err());
-        assert!(parse("everything").is_err());
-        assert!(parse(&format!("{a},")).is_err());
-        let one = parse(&a.to_string()).unwrap();
-        assert!(one.passes(Some(a)) && !one.passes(Some(b)));
-        // S63: a public event of session scope passes every filter.
-        assert!(one.passes(None) && parse("none").unwrap().passes(None));
-        assert!(!parse("none").unwrap().passes(Some(a)));
+        assert_eq!(parse("none").unwrap(), Loops::These([].into()));
+        assert_eq!(
+            parse(&format!("{b},{a},{b}")).unwrap(),
+            Loops::These([a, b].into())
+        );
+        for bad in ["", "everything", "ALL", "all,none", &format!("{a},")] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        let list = |ids: usize| {
+            let ids = (0..ids).map(|n| uuid::Uuid::from_u128(n as u128).to_string());
+            parse(&ids.collect::<Vec<_>>().join(","))
+        };
+        assert!(list(MAX_FILTER).is_ok() && list(MAX_FILTER + 1).is_err());
     }
 }

@@ -8,6 +8,7 @@ use harness_core::abort::{AbortHandle, AbortReason, AbortSignal};
 use harness_core::admin::ProviderAdmin;
 use harness_journal::TokenHash;
 use http::HeaderMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ pub struct ApiParts {
     pub metrics: Option<RenderMetrics>,
     /// Joins the caller's trace when there is a tracer.
     pub join_trace: Option<JoinTrace>,
+    /// Directories beneath which a token that is limited to projects may make local workspaces;
+    /// none: nowhere. One without that limit may make them anywhere.
+    pub workspace_roots: Vec<PathBuf>,
     /// Largest request body in bytes; 2 MiB when `None`.
     pub max_body: Option<usize>,
     /// Pause after which a silent event stream sends a ping; 15 s when `None` (S106).
@@ -52,6 +56,7 @@ struct Inner {
     flights: Flights,
     metrics: Option<RenderMetrics>,
     join_trace: Option<JoinTrace>,
+    workspace_roots: Vec<PathBuf>,
     max_body: usize,
     ping: Duration,
     closing: AbortHandle,
@@ -70,6 +75,7 @@ impl ApiState {
             flights: Flights::default(),
             metrics: parts.metrics,
             join_trace: parts.join_trace,
+            workspace_roots: parts.workspace_roots,
             max_body: parts.max_body.unwrap_or(MAX_BODY),
             ping: parts.ping.unwrap_or(Duration::from_secs(15)),
             closing: AbortHandle::new(),
@@ -112,6 +118,10 @@ impl ApiState {
 
     pub(crate) fn join_trace(&self) -> Option<&JoinTrace> {
         self.0.join_trace.as_ref()
+    }
+
+    pub(crate) fn workspace_roots(&self) -> &[PathBuf] {
+        &self.0.workspace_roots
     }
 
     pub(crate) fn max_body(&self) -> usize {

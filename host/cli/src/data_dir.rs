@@ -20,6 +20,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const KEY_FILE: &str = "host.key";
+/// The store's file.
+const DATABASE_FILE: &str = "harness.db";
 const ADDRESS_FILE: &str = "host.json";
 
 /// A data directory that exists.
@@ -44,15 +46,34 @@ impl DataDir {
     /// No home directory to derive a default from; a path that cannot be created; a directory that
     /// others can write to.
     pub(crate) fn open(asked: Option<&Path>) -> anyhow::Result<Self> {
-        let root = match asked {
-            Some(path) => std::path::absolute(path)?,
-            None => default_root(|name| std::env::var_os(name).map(PathBuf::from)).context(
-                "there is no home directory to keep data in\n    remedy: give --data-dir or set HARNESS_DATA_DIR",
-            )?,
-        };
-        create_private(&root)
-            .with_context(|| format!("the data directory {} cannot be created", root.display()))?;
-        let mode = std::fs::metadata(&root)?.permissions().mode() & 0o777;
+        let root = root(asked)?;
+        create_private(&root).map_err(|error| unusable(&root, "created", &error))?;
+        Self::checked(root)
+    }
+
+    /// As [`Self::open`], for a directory that a host has used before: nothing is created.
+    ///
+    /// # Errors
+    /// A path that is no data directory; a directory that others can write to.
+    pub(crate) fn existing(asked: Option<&Path>) -> anyhow::Result<Self> {
+        let root = root(asked)?;
+        match std::fs::metadata(root.join(DATABASE_FILE)) {
+            Ok(_) => Self::checked(root),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                bail!(
+                    "{0} is no data directory: there is no {DATABASE_FILE} in it\n    remedy: give the directory of a host with --data-dir or HARNESS_DATA_DIR; a new one is made by `harness serve --data-dir {0}`",
+                    root.display()
+                )
+            }
+            Err(error) => Err(unusable(&root, "read", &error)),
+        }
+    }
+
+    fn checked(root: PathBuf) -> anyhow::Result<Self> {
+        let about = std::fs::metadata(&root).map_err(|error| unusable(&root, "read", &error))?;
+        let mode = about.permissions().mode() & 0o777;
         if mode & 0o022 != 0 {
             bail!(
                 "others can write to the data directory {} (mode {mode:04o})\n    remedy: chmod 700 {0}",
@@ -159,6 +180,23 @@ fn default_root(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let data = absolute("XDG_DATA_HOME")
         .or_else(|| Some(absolute("HOME")?.join(".local").join("share")))?;
     Some(data.join("harness"))
+}
+
+/// The directory that was asked for, or the default one.
+fn root(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
+    match asked {
+        Some(path) => Ok(std::path::absolute(path)?),
+        None => default_root(|name| std::env::var_os(name).map(PathBuf::from)).context(
+            "there is no home directory to keep data in\n    remedy: give --data-dir or set HARNESS_DATA_DIR",
+        ),
+    }
+}
+
+fn unusable(root: &Path, what: &str, error: &std::io::Error) -> anyhow::Error {
+    anyhow::anyhow!(
+        "the data directory {} cannot be {what}: {error}\n    remedy: give it to the user that runs the host (chown, chmod 700), or name another with --data-dir",
+        root.display()
+    )
 }
 
 fn create_private(path: &Path) -> std::io::Result<()> {

@@ -42,7 +42,17 @@ impl Failure {
             JournalError::NewerVersion { .. } => Kind::DataDirectoryNewer,
             _ => Kind::Failed,
         };
-        Self::new(kind, format_args!("{}: {error}", directory.display()))
+        let remedy = match error {
+            JournalError::Unavailable { .. } => {
+                "\n    remedy: see that the directory is on a healthy disk and belongs to the user that runs the host (chown, chmod 700), or name another with --data-dir"
+            }
+            JournalError::Full => "\n    remedy: free some space, or name another with --data-dir",
+            _ => "",
+        };
+        Self::new(
+            kind,
+            format_args!("{}: {error}{remedy}", directory.display()),
+        )
     }
 
     /// The exit status.

@@ -21,6 +21,11 @@ use clap::Parser;
 use failure::Failure;
 use std::process::ExitCode;
 
+/// Small messages cross tasks by the thousand: an allocator made for that is a quarter of the
+/// processor time of an operation.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // The supervisor of granted programs is this same binary, started anew: nothing else may
     // happen before, no thread and no descriptor of our own.

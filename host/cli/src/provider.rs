@@ -48,13 +48,17 @@ pub(crate) fn inspect(file: &Path, config: Option<&Path>) -> Result<(), Failure>
     run(async move {
         let engine = engine()?;
         let mut loadable = true;
-        let cases: Vec<Option<&Grants>> = if specs.is_empty() {
-            vec![None]
+        let defaults = Limits::default();
+        let cases: Vec<(Option<&Grants>, &Limits)> = if specs.is_empty() {
+            vec![(None, &defaults)]
         } else {
-            specs.iter().map(|spec| Some(&spec.grants)).collect()
+            specs
+                .iter()
+                .map(|spec| (Some(&spec.grants), &spec.limits))
+                .collect()
         };
-        for grants in cases {
-            let report = engine.inspect(bytes.clone(), grants).await;
+        for (grants, limits) in cases {
+            let report = engine.inspect(bytes.clone(), grants, limits).await;
             println!("component  {}", file.display());
             print!("{}", printable(&report.to_string()));
             for grant in grants.map(Grants::describe).unwrap_or_default() {
@@ -119,7 +123,9 @@ async fn components(settings: &Settings) -> Result<Vec<String>, Failure> {
                 }
             },
         };
-        let report = engine.inspect(bytes, Some(&spec.grants)).await;
+        let report = engine
+            .inspect(bytes, Some(&spec.grants), &spec.limits)
+            .await;
         problems.extend(
             report
                 .problems

@@ -47,6 +47,24 @@ pub enum Refused {
     /// Unknown loop.
     #[error("no loop `{0}` in this session")]
     LoopNotFound(String),
+    /// A loop mode that its harness does not declare (S27).
+    #[error("{0}")]
+    InvalidMode(String),
+    /// A model that its harness does not offer (S27).
+    #[error("{0}")]
+    InvalidModel(String),
+    /// An effort that its model does not take (S27).
+    #[error("{0}")]
+    InvalidEffort(String),
+    /// A change that names nothing to change (S27).
+    #[error("nothing is to be changed; name `model`, `effort` or both")]
+    NoChanges,
+    /// The session or host shuts down (S27).
+    #[error("the loop is shutting down")]
+    LoopShuttingDown,
+    /// The loop's provider does not compact (S34).
+    #[error("the loop's harness cannot compact its conversation")]
+    CompactionUnsupported,
     /// Unknown, resolved or abandoned gate.
     #[error("no open gate of that id; it may have been answered already")]
     GateNotFound,
@@ -166,6 +184,12 @@ impl Refused {
             Self::SessionNotFound(_) => "session_not_found",
             Self::HarnessNotFound(_) => "harness_not_found",
             Self::LoopNotFound(_) => "loop_not_found",
+            Self::InvalidMode(_) => "invalid_mode",
+            Self::InvalidModel(_) => "invalid_model",
+            Self::InvalidEffort(_) => "invalid_effort",
+            Self::NoChanges => "no_changes",
+            Self::LoopShuttingDown => "loop_shutting_down",
+            Self::CompactionUnsupported => "compaction_unsupported",
             Self::GateNotFound => "gate_not_found",
             Self::GateNotReady => "gate_not_ready",
             Self::GateReply(ReplyError::KindMismatch { .. }) => "gate_kind_mismatch",

@@ -2,7 +2,7 @@
 //!
 //! The engine asks, a store implements; session state goes with its session (N19).
 
-use crate::ids::{HarnessId, ProjectId, SessionId};
+use crate::ids::{HarnessId, LoopId, ProjectId, SessionId};
 use crate::provider::BoxFuture;
 
 /// Whose state it is, besides the provider.
@@ -12,8 +12,8 @@ pub enum StateScope {
     Provider,
     /// The provider in one project.
     Project(ProjectId),
-    /// The provider in one session.
-    Session(SessionId),
+    /// The provider in one loop of a session: an instance's own (W7).
+    Loop(SessionId, LoopId),
 }
 
 /// Why state could not be read or written.

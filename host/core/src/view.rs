@@ -114,8 +114,14 @@ pub struct LoopView {
     pub loop_id: LoopId,
     /// Its harness.
     pub agent: HarnessId,
-    /// Selected model.
+    /// The loop that started it, for a delegate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_loop_id: Option<LoopId>,
+    /// Model of its next turn.
     pub model: Option<String>,
+    /// Effort of its next turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
     /// Host-owned loop mode; empty is the base mode.
     pub mode: String,
     /// Whether a turn is live.

@@ -1,11 +1,13 @@
 //! Looking at a component without installing it: what it wants, what it says, what is wrong.
 //!
-//! `describe` is run, in an instance of its own and under the default limits; `run` never is (N1).
+//! `describe` is run, in an instance of its own and under the limits it would have; `run` never is
+//! (N1).
 
 use crate::config::{ComponentSource, ProviderSpec};
 use crate::engine::Engine;
 use crate::grants::{Grants, HttpGrant, ProcessCwd, ProcessGrant, StateGrant};
 use crate::installed::Linked;
+use crate::limits::Limits;
 use crate::load::{check, describe};
 use crate::preflight::{LoadError, Offer, Preflight};
 use bytes::Bytes;
@@ -60,8 +62,14 @@ impl fmt::Display for InspectReport {
 }
 
 impl Engine {
-    /// Inspects a component. With `grants`, they are compared with what it imports.
-    pub async fn inspect(&self, bytes: Bytes, grants: Option<&Grants>) -> InspectReport {
+    /// Inspects a component that would be installed with `limits`. With `grants`, they are compared
+    /// with what it imports.
+    pub async fn inspect(
+        &self,
+        bytes: Bytes,
+        grants: Option<&Grants>,
+        limits: &Limits,
+    ) -> InspectReport {
         let mut report = InspectReport {
             bytes: bytes.len(),
             sha256: String::new(),
@@ -69,7 +77,7 @@ impl Engine {
             info: None,
             problems: vec![],
         };
-        let (sha256, preflight) = match check(bytes.clone(), grants.cloned()).await {
+        let (sha256, preflight) = match check(bytes.clone(), grants.cloned(), limits.memory).await {
             Ok(checked) => checked,
             Err(error) => {
                 report.problems.push(error);
@@ -89,6 +97,7 @@ impl Engine {
             name: "inspected".to_owned(),
             bytes: bytes.clone(),
         });
+        spec.limits = limits.clone();
         spec.grants = grants
             .cloned()
             .unwrap_or_else(|| whatever_it_wants(&preflight));

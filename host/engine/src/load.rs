@@ -8,7 +8,7 @@ use crate::convert;
 use crate::draft::NoSession;
 use crate::engine::{Code, Engine};
 use crate::installed::{Installed, Linked};
-use crate::instance::{Purpose, start};
+use crate::instance::ask;
 use crate::preflight::{LoadError, Preflight, preflight};
 use bytes::Bytes;
 use harness_core::ids::{HarnessId, ProjectId};
@@ -61,14 +61,15 @@ pub(crate) async fn read(source: &ComponentSource, limit: u64) -> Result<Bytes, 
     Ok(bytes)
 }
 
-/// Digest and pre-flight of a component.
+/// Digest and pre-flight of a component. `memory`: the bytes its stores may have.
 pub(crate) async fn check(
     bytes: Bytes,
     grants: Option<crate::grants::Grants>,
+    memory: u64,
 ) -> Result<([u8; 32], Result<Preflight, LoadError>), LoadError> {
     tokio::task::spawn_blocking(move || {
         let sha256: [u8; 32] = Sha256::digest(&bytes).into();
-        (sha256, preflight(&bytes, grants.as_ref()))
+        (sha256, preflight(&bytes, grants.as_ref(), Some(memory)))
     })
     .await
     .map_err(|error| LoadError::Malformed(error.to_string()))
@@ -93,7 +94,7 @@ pub(crate) async fn describe(
     let host = NoSession::new(project);
     let scope = host.scope();
     let host: Arc<dyn InstanceHost> = Arc::new(host);
-    let (_live, info) = start(installed, permit, scope, host, Purpose::Describe)
+    let info = ask(installed, permit, scope, host)
         .await
         .map_err(|e| failed(e.to_string()))?;
     convert::harness_info(info, spec.id.as_ref()).map_err(failed)
@@ -139,7 +140,8 @@ pub(crate) async fn load(
     facts: &mut Facts,
 ) -> Result<Arc<Installed>, LoadError> {
     let bytes = read(&spec.source, spec.limits.component_size).await?;
-    let (sha256, report) = check(bytes.clone(), Some(spec.grants.clone())).await?;
+    let (sha256, report) =
+        check(bytes.clone(), Some(spec.grants.clone()), spec.limits.memory).await?;
     facts.sha256 = hex::encode(sha256);
     if let Some(pinned) = &spec.sha256
         && !pinned.eq_ignore_ascii_case(&facts.sha256)

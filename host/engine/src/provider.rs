@@ -3,7 +3,7 @@
 use crate::config::ProviderSpec;
 use crate::draft::NoSession;
 use crate::installed::Installed;
-use crate::instance::{Live, Purpose, start};
+use crate::instance::{Live, start};
 use crate::load::{Facts, default_project};
 use crate::supervise::Admission;
 use harness_core::abort::{AbortReason, AbortSignal};
@@ -15,6 +15,18 @@ use harness_core::provider::{
 };
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
+
+/// Longest wait of an `open` for a provider that restarts. Beyond it, the answer is that it is
+/// unavailable, which a client may repeat.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether an instance may be opened.
+enum Admitted {
+    Now(Arc<Installed>),
+    /// It restarts after that time.
+    Later(Duration),
+    No(CallError),
+}
 
 /// See the module.
 pub(crate) struct Provider {
@@ -152,9 +164,31 @@ impl Provider {
         }
     }
 
+    /// Waits out a restart that is near, so that what one session's instance did is no refusal for
+    /// the others (W1); all else is answered at once.
+    async fn admitted(&self) -> Result<Arc<Installed>, CallError> {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let wait = match self.admit() {
+                Admitted::Now(installed) => return Ok(installed),
+                Admitted::Later(wait) => wait,
+                Admitted::No(error) => return Err(error),
+            };
+            // Looked at again afterwards: it may have failed once more, or be removed.
+            let until = tokio::time::Instant::now() + wait;
+            if until > end {
+                return Err(CallError::Unavailable {
+                    reason: format!("it restarts in {} ms after a failure", wait.as_millis()),
+                    loading: false,
+                });
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
     /// Whether an instance may be opened now.
-    fn admit(&self) -> Result<Arc<Installed>, CallError> {
-        let no = |reason: String, loading| Err(CallError::Unavailable { reason, loading });
+    fn admit(&self) -> Admitted {
+        let no = |reason: String, loading| Admitted::No(CallError::Unavailable { reason, loading });
         match self.reached() {
             Reached::Loading => no("it is being loaded".to_owned(), true),
             Reached::Failed(reason) => no(reason, false),
@@ -171,11 +205,8 @@ impl Provider {
                     return no(reason, false);
                 }
                 match installed.health.admit(Instant::now()) {
-                    Admission::Yes => Ok(installed),
-                    Admission::Wait(time) => no(
-                        format!("it restarts in {} ms after a failure", time.as_millis()),
-                        false,
-                    ),
+                    Admission::Yes => Admitted::Now(installed),
+                    Admission::Wait(time) => Admitted::Later(time),
                     Admission::Quarantined(why) => no(format!("it is quarantined: {why}"), false),
                 }
             }
@@ -195,15 +226,13 @@ async fn detect(installed: &Arc<Installed>) -> Result<Readiness, String> {
         _ => NoSession::new(project),
     };
     let (scope, context) = (host.scope(), host.context());
-    let live = open(installed.clone(), scope, Arc::new(host))
-        .await
-        .map_err(|e| e.to_string())?;
+    let live = open(installed.clone(), scope, Arc::new(host)).map_err(|e| e.to_string())?;
     let readiness = live.detect(context, AbortSignal::never()).await;
     live.dispose(AbortReason::Idle).await;
     readiness.map_err(|e| e.to_string())
 }
 
-async fn open(
+fn open(
     installed: Arc<Installed>,
     scope: InstanceScope,
     host: Arc<dyn InstanceHost>,
@@ -215,8 +244,7 @@ async fn open(
             reason: "the host's bound of live instances is reached".to_owned(),
             loading: false,
         })?;
-    let (live, _) = start(installed, permit, scope, host, Purpose::Serve).await?;
-    Ok(live)
+    Ok(start(installed, permit, scope, host))
 }
 
 async fn dispose(installed: &Installed, reason: AbortReason) {
@@ -285,8 +313,8 @@ impl Harness for Provider {
         host: Arc<dyn InstanceHost>,
     ) -> BoxFuture<'_, Result<Arc<dyn Instance>, CallError>> {
         Box::pin(async move {
-            let installed = self.admit()?;
-            let live: Arc<dyn Instance> = Arc::new(open(installed, scope, host).await?);
+            let installed = self.admitted().await?;
+            let live: Arc<dyn Instance> = Arc::new(open(installed, scope, host)?);
             Ok(live)
         })
     }

@@ -247,6 +247,7 @@ async fn w6_handles_answer_closed_after_the_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_abort_reaches_a_waiting_guest_and_pending_host_calls() {
+    let _alone = alone();
     let bench = Bench::new(&[]).await;
     let instance = bench.open().await;
     for script in ["wait", "sleepcancel", "ready;say x"] {
@@ -336,6 +337,7 @@ async fn n17_an_abort_or_a_dropped_question_closes_its_gate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn n15_silence_ends_a_turn_and_signs_of_life_do_not() {
+    let _alone = alone();
     let bench = Bench::new(&[]).await;
     let instance = bench.open().await;
     let channel = TestChannel::new();

@@ -45,9 +45,11 @@ async fn bench(name: &str) -> Bench {
 }
 
 async fn refused(spec: ProviderSpec) -> LoadError {
+    let _machine = shared();
     let registry = harness_engine::Registry::new(shared_engine(), Arc::new(MemoryState::default()));
     let most = limits().describe_deadline + Duration::from_secs(20);
-    within(most, registry.load(spec)).await.unwrap_err()
+    let loaded = tokio::time::timeout(most, registry.load(spec));
+    loaded.await.expect("an answer in time").unwrap_err()
 }
 
 /// Prepares and invokes the control `text`.
@@ -86,6 +88,7 @@ fn resident() -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spin_in_call() {
+    let _alone = alone();
     let bench = bench("spin_in_call").await;
     let channel = TestChannel::new();
     for text in ["/go", "/go prepare"] {
@@ -113,6 +116,7 @@ async fn spin_at_instantiation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spin_zero_sleeps() {
+    let _alone = alone();
     let mut spec = guest("spin_zero_sleeps", &[]);
     spec.limits.cpu_burst = Duration::from_millis(300);
     spec.limits.inactivity = Duration::from_secs(60);
@@ -255,6 +259,7 @@ async fn trap_describe() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_run() {
+    let _alone = alone();
     let bench = bench("trap_run").await;
     let instance = bench.open().await;
     let end = within(Duration::from_secs(1), instance.ended()).await;
@@ -311,6 +316,7 @@ async fn trap_execution() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trap_discard() {
+    let _alone = alone();
     let bench = bench("trap_discard").await;
     let instance = bench.open().await;
     instance.discard(prepare(&*instance, "/go").await.unwrap());
@@ -367,6 +373,7 @@ async fn trap_adopt_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abort_deaf() {
+    let _alone = alone();
     let bench = bench("abort_deaf").await;
     for what in ["/go", "prompt"] {
         let (instance, channel) = (bench.open().await, TestChannel::new());
@@ -440,6 +447,7 @@ async fn cancelled_without_abort() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn announce_flood() {
+    let _alone = alone();
     let bench = bench("announce_flood").await;
     *bench.host.hold.lock().unwrap() = Some(Arc::default());
     let before = resident();
@@ -460,6 +468,7 @@ async fn announce_flood() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ignores_stopped() {
+    let _alone = alone();
     let bench = bench("ignores_stopped").await;
     let (instance, channel) = (bench.open().await, TestChannel::new());
     go(&*instance, &channel, "/go").await.map(drop).unwrap();
@@ -479,6 +488,7 @@ async fn ignores_stopped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn activity_ignores_abort() {
+    let _alone = alone();
     let bench = bench("activity_ignores_abort").await;
     let instance = bench.open().await;
     go(&*instance, &TestChannel::new(), "/go")

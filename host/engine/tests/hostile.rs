@@ -58,6 +58,7 @@ fn is_dead(instance: &dyn Instance) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn w2_a_spin_in_any_call_is_cut_at_its_cpu_slice() {
+    let _alone = alone();
     let bench = Bench::new(&[("compact", "spin")]).await;
     let slice = limits().cpu_slice;
     for call in [
@@ -165,6 +166,7 @@ async fn w1_a_trap_ends_the_other_calls_of_the_instance_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn w5_an_abort_deaf_call_is_terminated_after_the_drain_bound() {
+    let _alone = alone();
     let bench = Bench::new(&[]).await;
     let instance = bench.open().await;
     let channel = TestChannel::new();
@@ -182,6 +184,7 @@ async fn w5_an_abort_deaf_call_is_terminated_after_the_drain_bound() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn w2_a_call_past_its_deadline_ends_within_deadline_and_drain_bound() {
+    let _alone = alone();
     let bench = Bench::new(&[]).await;
     let limits = limits();
     let grace = limits.drain + Duration::from_millis(250);
@@ -222,6 +225,7 @@ async fn w2_a_call_past_its_deadline_ends_within_deadline_and_drain_bound() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spin_over_sleeps_of_no_length_ends_at_its_deadline_or_cpu_rate() {
+    let _alone = alone();
     let bench = Bench::new(&[]).await;
     let instance = bench.open().await;
     let channel = TestChannel::new();
@@ -250,6 +254,7 @@ async fn a_spin_over_sleeps_of_no_length_ends_at_its_deadline_or_cpu_rate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_sleeps_through_a_synchronous_poll_does_not_hold_its_store_long() {
+    let _alone = alone();
     let bench = Bench::new(&[]).await;
     let instance = bench.open().await;
     let channel = TestChannel::new();
@@ -361,6 +366,7 @@ async fn w9_a_log_flood_is_cut_and_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn describing_components_that_spin_trap_or_lie_are_not_loaded() {
+    let _alone = alone();
     let registry = harness_engine::Registry::new(shared_engine(), Arc::new(MemoryState::default()));
     for how in ["spin", "trap", "bad"] {
         let most = limits().cpu_slice + Duration::from_millis(250) + Duration::from_secs(5);
@@ -406,6 +412,7 @@ async fn n11_a_flood_of_announcements_is_decided_one_by_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn n13_an_activity_that_ignores_its_abort_costs_the_instance() {
+    let _alone = alone();
     let bench = Bench::new(&[("run", "activity goal")]).await;
     let instance = bench.open().await;
     until("the activity began", || {
@@ -460,6 +467,8 @@ impl StateStore for Broken {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn r71_a_host_panic_ends_one_instance_and_nothing_else() {
+    // A panic prints its stack, which holds up whoever takes one meanwhile.
+    let _alone = alone();
     let registry = harness_engine::Registry::new(shared_engine(), Arc::new(Broken));
     let id = registry.load(spec(&[])).await.unwrap().id;
     let harness = registry.get(&id).unwrap();

@@ -17,6 +17,7 @@ use support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn n1_run_is_entered_first_and_stays_pending() {
+    let _alone = alone();
     let bench = Bench::new(&[("run", "changed;linksay hello;announce 1")]).await;
     let instance = bench.open().await;
     assert!(discover(&*instance, "").await.is_ok());
@@ -46,6 +47,7 @@ async fn n1_inspecting_and_describing_start_no_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn n2_a_lost_connection_ends_the_instance_after_its_calls() {
+    let _alone = alone();
     let bench = Bench::new(&[("run", "sleep 300;disconnected")]).await;
     let instance = bench.open().await;
     let channel = TestChannel::new();
@@ -73,6 +75,7 @@ async fn n2_no_new_calls_after_a_lost_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn n3_dispose_aborts_every_call_and_is_idempotent() {
+    let _alone = alone();
     let bench = Bench::new(&[]).await;
     let instance = bench.open().await;
     let channel = TestChannel::new();
@@ -95,6 +98,7 @@ async fn n3_dispose_aborts_every_call_and_is_idempotent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn r31_dispose_terminates_what_does_not_end_and_reports_it() {
+    let _alone = alone();
     for config in [("deafrun", "yes"), ("run", "")] {
         let bench = Bench::new(&[config]).await;
         let instance = bench.open().await;
@@ -165,6 +169,7 @@ async fn n3_pending_link_calls_end_with_the_instance() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropping_an_instance_ends_it() {
+    let _alone = alone();
     let bench = Bench::new(&[]).await;
     let instance = bench.open().await;
     let ended = instance.ended();
@@ -206,6 +211,67 @@ async fn w1_the_first_restart_is_immediate_and_later_ones_back_off() {
         bench.try_open().await.is_ok(),
         "a release ends a backoff too"
     );
+}
+
+/// A provider that failed twice and so restarts 0.5 to 1 times `backoff` later.
+async fn backing_off(backoff: Duration) -> Bench {
+    let mut spec = spec(&[]);
+    spec.limits.backoff = backoff;
+    spec.limits.backoff_max = backoff;
+    let bench = Bench::with(spec).await;
+    for _ in 0..2 {
+        let instance = bench.open().await;
+        assert!(matches!(
+            error(discover(&*instance, "trap").await),
+            CallError::Trap(_)
+        ));
+        instance.ended().await;
+    }
+    bench
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w1_an_open_waits_out_a_short_backoff() {
+    let _alone = alone();
+    let backoff = Duration::from_millis(600);
+    let bench = backing_off(backoff).await;
+    let start = std::time::Instant::now();
+    // Two innocent sessions: none of them is refused for what the third one did.
+    let (first, second) = within(backoff + Duration::from_millis(250), async {
+        tokio::join!(bench.open(), bench.open())
+    })
+    .await;
+    assert!(
+        start.elapsed() >= backoff / 3,
+        "it started during the backoff, after {:?}",
+        start.elapsed()
+    );
+    assert!(discover(&*first, "").await.is_ok() && discover(&*second, "").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w1_a_long_backoff_is_told_at_once() {
+    let _alone = alone();
+    let bench = backing_off(Duration::from_secs(10)).await;
+    let told = within(Duration::from_millis(250), bench.try_open()).await;
+    assert!(
+        matches!(error(told), CallError::Unavailable { loading: false, reason } if reason.contains("restarts in")),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w1_an_open_that_waits_sees_the_provider_removed() {
+    let bench = backing_off(Duration::from_millis(800)).await;
+    let harness = bench.registry.get(&bench.id).unwrap();
+    let (waiting, removed) = tokio::join!(
+        harness.open(scope(), bench.host.clone()),
+        bench.registry.remove(&bench.id)
+    );
+    removed.unwrap();
+    assert!(matches!(
+        error(waiting),
+        CallError::Unavailable { reason, .. } if reason.contains("removed")
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -286,6 +352,7 @@ async fn removing_a_provider_ends_its_instances() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_number_of_live_instances_is_bounded() {
+    let _machine = shared();
     let mut config = harness_engine::EngineConfig::new(None, harness_engine::HostKey::new([1; 32]));
     config.instances = 2;
     let engine = harness_engine::Engine::new(config).unwrap();

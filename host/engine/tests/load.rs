@@ -122,7 +122,7 @@ async fn what_is_imported_must_be_granted_and_the_message_says_how() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_inspection_describes_and_installs_nothing() {
     let engine = shared_engine();
-    let report = engine.inspect(puppet(), None).await;
+    let report = engine.inspect(puppet(), None, &limits()).await;
     assert_eq!(report.info.as_ref().unwrap().id.as_str(), "test/puppet");
     assert!(report.problems.is_empty(), "{report}");
     let text = report.to_string();
@@ -134,12 +134,16 @@ async fn an_inspection_describes_and_installs_nothing() {
     ] {
         assert!(text.contains(expected), "{expected} is missing in\n{text}");
     }
-    let report = engine.inspect(puppet(), Some(&Default::default())).await;
+    let report = engine
+        .inspect(puppet(), Some(&Default::default()), &limits())
+        .await;
     assert!(
         report.problems.iter().any(|p| p.code() == "not_granted"),
         "{report}"
     );
-    let report = engine.inspect(puppet().slice(..1000), None).await;
+    let report = engine
+        .inspect(puppet().slice(..1000), None, &limits())
+        .await;
     assert_eq!(
         report
             .problems
@@ -187,5 +191,33 @@ async fn a_component_beyond_its_size_limit_is_not_loaded() {
     assert_eq!(
         registry(None).load(spec).await.unwrap_err().code(),
         "component_too_large"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_limit_below_what_it_begins_with_is_told_by_load_and_inspection() {
+    let needs = harness_engine::preflight(&puppet(), None, None)
+        .unwrap()
+        .memory;
+    let mut spec = spec(&[]);
+    spec.limits.memory = needs - 1;
+    let registry = Registry::new(shared_engine(), Arc::new(MemoryState::default()));
+    let refused = registry.load(spec.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), "memory_limit");
+    let text = refused.to_string();
+    assert!(
+        text.contains("[provider.limits]") && text.contains(&needs.to_string()),
+        "{text}"
+    );
+    let report = shared_engine()
+        .inspect(puppet(), Some(&spec.grants), &spec.limits)
+        .await;
+    assert_eq!(report.problems, [refused]);
+    // What is counted is what a store counts: one byte more, and it is instantiated.
+    spec.limits.memory = needs;
+    let loaded = registry.load(spec).await;
+    assert!(
+        !matches!(&loaded, Err(error) if error.to_string().contains("instantiat")),
+        "{loaded:?}"
     );
 }

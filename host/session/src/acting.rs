@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use crate::host::Host;
 use crate::operations::{Attempt, attempt, ready_harness};
 use crate::requests::{
-    Caller, Delivery, GateAnswer, InputRequest, Keyed, OperationRequest, SettingsRequest,
+    Caller, Delivery, GateAnswer, InputRequest, Keyed, OperationRequest, SettingsRequest, ShutDown,
 };
 use harness_core::abort::AbortSignal;
 use harness_core::gate::{GateAsk, GateReply};
@@ -140,14 +140,13 @@ impl Host {
         loop_id: Option<LoopId>,
     ) -> Result<bool, Refused> {
         let handle = self.live(id).await?;
-        if let Some(loop_id) = loop_id
-            && handle.published()?.loop_id != loop_id
-        {
-            return Err(Refused::LoopNotFound(loop_id.to_string()));
-        }
         let origin = origin(&caller);
         handle
-            .urgent(|reply| Msg::Interrupt { origin, reply })
+            .urgent(|reply| Msg::Interrupt {
+                origin,
+                loop_id,
+                reply,
+            })
             .await?
     }
 
@@ -179,13 +178,18 @@ impl Host {
             .gates
             .into_iter()
             .find(|g| g.gate_id == answer.gate_id);
+        let harness = |id: LoopId| {
+            let of = snapshot.loops.iter().find(|l| l.loop_id == id);
+            of.map_or_else(|| snapshot.session.agent.clone(), |l| l.agent.clone())
+        };
         let gate = gate.ok_or(Refused::GateNotFound)?;
         answer.reply.check(&gate.ask)?;
         let GateAsk::Permission(request) = gate.ask else {
             return Ok(());
         };
+        let harness_id = harness(gate.loop_id);
         let rule = |rule: String| PermissionRule {
-            harness_id: snapshot.session.agent.clone(),
+            harness_id: harness_id.clone(),
             workspace_id: snapshot.session.workspace_id.clone(),
             rule,
         };
@@ -246,6 +250,34 @@ impl Host {
             agent: Some(agent),
         };
         feed(&handle, &caller, input).await?;
+        self.session(id).await
+    }
+
+    /// Shuts a session down; every caller gets the result of the one teardown (S94, S118).
+    ///
+    /// # Errors
+    /// Unknown session; `session_faulted` when nothing could be written down.
+    pub async fn shutdown_session(
+        &self,
+        id: SessionId,
+        caller: Caller,
+    ) -> Result<ShutDown, Refused> {
+        let handle = self.live(id).await?;
+        let origin = origin(&caller);
+        handle
+            .urgent(|reply| Msg::Shutdown { origin, reply })
+            .await?
+    }
+
+    /// Takes a session up: one that was shut down becomes usable again, any other is made live
+    /// (S102). Concurrent calls join one restore.
+    ///
+    /// # Errors
+    /// Unknown session, or it could not be restored.
+    pub async fn restore(&self, id: SessionId, caller: Caller) -> Result<SessionView, Refused> {
+        self.admit()?;
+        let handle = self.live(id).await?;
+        feed(&handle, &caller, Input::Reopen).await?;
         self.session(id).await
     }
 

@@ -64,6 +64,11 @@ impl RunChannel {
     }
 
     async fn gate(&self, ask: GateAsk, stored_rules: bool) -> Result<GateValue, ChannelError> {
+        let policies = self.deps.config.gates;
+        let timeout = match ask {
+            GateAsk::Permission(_) => policies.permission,
+            GateAsk::AskUser(_) => policies.ask_user,
+        };
         let asked = self
             .ask_actor(|reply| Msg::Ask {
                 invocation: self.invocation,
@@ -74,10 +79,23 @@ impl RunChannel {
             .await?;
         match asked {
             Asked::Decided(value) => Ok(value),
-            Asked::Open { answer, guard } => {
-                let value = answer
-                    .await
-                    .unwrap_or(GateValue::Rejected(ChannelError::Closed));
+            Asked::Open {
+                gate_id,
+                mut answer,
+                guard,
+            } => {
+                let value = match timeout {
+                    None => answer.await,
+                    // The policy's answer comes the usual way, and so does that of a person who
+                    // was earlier. One that could not be recorded is tried again.
+                    Some(timeout) => loop {
+                        match tokio::time::timeout(timeout, &mut answer).await {
+                            Ok(value) => break value,
+                            Err(_) => drop(self.feed(Input::GateTimeout(gate_id)).await),
+                        }
+                    },
+                };
+                let value = value.unwrap_or(GateValue::Rejected(ChannelError::Closed));
                 guard.disarm();
                 Ok(value)
             }

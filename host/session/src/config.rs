@@ -19,6 +19,10 @@ pub struct HostConfig {
     pub park_after: Duration,
     /// How long open activities may take to end after a stop (N13).
     pub drain: Duration,
+    /// When the barrier of a stop fails open (S91).
+    pub interrupt_barrier: Duration,
+    /// How long one phase of a session's shutdown may take (S94).
+    pub shutdown_phase: Duration,
     /// Longest life of an activity (N5).
     pub activity_life: Duration,
     /// Whether native turns are allowed (N11).
@@ -31,6 +35,18 @@ pub struct HostConfig {
     pub draft_idle: Duration,
     /// How long shutdown waits for sessions to end their runs.
     pub shutdown: Duration,
+    /// When gates are answered without a person.
+    pub gates: GatePolicies,
+}
+
+/// Policy of each kind of gate (S86): after that time it closes as `policy_response` and the
+/// provider gets `timeout`; `None` waits for a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GatePolicies {
+    /// Approvals; 1 s to 24 h.
+    pub permission: Option<Duration>,
+    /// Questions; 1 s to 24 h.
+    pub ask_user: Option<Duration>,
 }
 
 impl Default for HostConfig {
@@ -44,12 +60,15 @@ impl Default for HostConfig {
             instance_idle: seconds(60),
             park_after: seconds(60),
             drain: seconds(5),
+            interrupt_barrier: seconds(30),
+            shutdown_phase: seconds(10),
             activity_life: seconds(24 * 60 * 60),
             native_turns: true,
             native_turns_per_minute: 60,
             link_messages_per_second: 20,
             draft_idle: seconds(60),
             shutdown: seconds(15),
+            gates: GatePolicies::default(),
         }
     }
 }

@@ -181,6 +181,7 @@ impl Host {
             EventBody::LoopStarted {
                 harness_id,
                 parent_loop_id: None,
+                model: None,
             },
         );
         let source = Source::New {

@@ -3,11 +3,11 @@
 use crate::config::HostConfig;
 use crate::directory::Directory;
 use crate::observer::SessionObserver;
+use crate::requests::RowChange;
 use crate::slots::Slots;
 use dashmap::DashMap;
 use harness_core::ids::{Ids, WorkspaceId};
 use harness_core::provider::Harnesses;
-use harness_core::view::SessionView;
 use harness_journal::{Catalog, Journal, Workspace};
 use std::sync::Arc;
 use tokio::sync::broadcast;
@@ -25,8 +25,8 @@ pub(crate) struct Deps {
     pub(crate) slots: Slots,
     pub(crate) config: HostConfig,
     pub(crate) observer: Arc<dyn SessionObserver>,
-    /// Rows that changed, for list streams. A slow list reader skips rows; it has no replay.
-    pub(crate) rows: broadcast::Sender<Arc<SessionView>>,
+    /// Rows as they change, for list streams. A slow list reader skips rows; it has no replay.
+    pub(crate) rows: broadcast::Sender<RowChange>,
 }
 
 /// UUIDv7 ids.

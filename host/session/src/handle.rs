@@ -5,7 +5,10 @@
 
 use crate::actor::Msg;
 use crate::operations::before_reserve;
+use crate::requests::CommandStateRead;
+use crate::rounds::Rounds;
 use arc_swap::ArcSwap;
+use harness_core::event::Runtime;
 use harness_core::ids::{HarnessId, LoopId, RunId};
 use harness_core::provider::{DiscoveryContext, Instance, OperationContext, Params, Workspace};
 use harness_core::refusal::Refused;
@@ -93,59 +96,106 @@ pub(crate) struct Handle {
     pub(crate) published: Arc<OnceLock<Arc<ArcSwap<Published>>>>,
     pub(crate) readiness: watch::Receiver<Readiness>,
     pub(crate) uses: Arc<Uses>,
+    /// Reads of its command state.
+    pub(crate) reads: Rounds<Result<Arc<CommandStateRead>, Refused>>,
 }
 
 /// What an actor publishes after each decision.
 pub(crate) struct Published {
     pub(crate) view: Arc<SessionView>,
-    pub(crate) loop_id: LoopId,
-    pub(crate) harness: HarnessId,
-    pub(crate) native_session_id: Option<String>,
-    pub(crate) workspace: Option<Workspace>,
+    /// The active loop.
+    pub(crate) active: Arc<PublishedLoop>,
+    /// Every loop, in order of creation, the active one included.
+    pub(crate) loops: Vec<Arc<PublishedLoop>>,
     pub(crate) settings_epoch: u64,
-    pub(crate) state_epoch: u64,
     /// The last durable reserve.
     pub(crate) run_id: Option<RunId>,
-    pub(crate) stopping: bool,
     pub(crate) faulted: bool,
-    /// The loop's instance, if one is open.
-    pub(crate) instance: Option<Arc<dyn Instance>>,
     /// Its first append is durable.
     pub(crate) born: bool,
 }
 
+/// What an actor publishes of one loop.
+pub(crate) struct PublishedLoop {
+    pub(crate) id: LoopId,
+    pub(crate) harness: HarnessId,
+    pub(crate) native_session_id: Option<String>,
+    /// The workspace as the harness may see it (R78).
+    pub(crate) workspace: Option<Workspace>,
+    /// Model and effort of its next turn.
+    pub(crate) runtime: Runtime,
+    /// Its host-owned mode; empty is the base mode.
+    pub(crate) mode: String,
+    pub(crate) params: Params,
+    pub(crate) state_epoch: u64,
+    pub(crate) stopping: bool,
+    /// The loop's instance, if one is open.
+    pub(crate) instance: Option<Arc<dyn Instance>>,
+}
+
+impl PublishedLoop {
+    fn loop_mode(&self) -> Option<String> {
+        Some(self.mode.clone()).filter(|m| !m.is_empty())
+    }
+}
+
+impl PartialEq for PublishedLoop {
+    fn eq(&self, other: &Self) -> bool {
+        let same_instance = match (&self.instance, &other.instance) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        same_instance
+            && self.id == other.id
+            && self.harness == other.harness
+            && self.native_session_id == other.native_session_id
+            && self.workspace == other.workspace
+            && self.runtime == other.runtime
+            && self.mode == other.mode
+            && self.params == other.params
+            && self.state_epoch == other.state_epoch
+            && self.stopping == other.stopping
+    }
+}
+
 impl Published {
+    /// A loop; the active one if it is not known yet.
+    fn loop_or_active(&self, loop_id: LoopId) -> &PublishedLoop {
+        self.loops
+            .iter()
+            .find(|l| l.id == loop_id)
+            .unwrap_or(&self.active)
+    }
+
     /// Context of discovery and of the link.
-    pub(crate) fn discovery_context(&self) -> DiscoveryContext {
+    pub(crate) fn discovery_context(&self, loop_id: LoopId) -> DiscoveryContext {
+        let of = self.loop_or_active(loop_id);
         DiscoveryContext {
             project_id: self.view.project_id.clone(),
             session_id: Some(self.view.id),
-            native_session_id: self.native_session_id.clone(),
-            workspace: self.workspace.clone(),
-            model: self.view.model.clone(),
-            effort: None,
-            loop_mode: None,
-            params: self.params(),
+            native_session_id: of.native_session_id.clone(),
+            workspace: of.workspace.clone(),
+            model: of.runtime.model.clone(),
+            effort: of.runtime.effort.clone(),
+            loop_mode: of.loop_mode(),
+            params: of.params.clone(),
         }
     }
 
     /// Context of preparation (R22).
     pub(crate) fn operation_context(&self) -> OperationContext {
+        let of = &self.active;
         OperationContext {
             project_id: self.view.project_id.clone(),
             session_id: self.view.id,
-            loop_id: self.loop_id,
-            native_session_id: self.native_session_id.clone(),
-            workspace: self.workspace.clone(),
-            model: self.view.model.clone(),
-            effort: None,
-            loop_mode: None,
-            params: self.params(),
+            loop_id: of.id,
+            native_session_id: of.native_session_id.clone(),
+            workspace: of.workspace.clone(),
+            model: of.runtime.model.clone(),
+            effort: of.runtime.effort.clone(),
+            loop_mode: of.loop_mode(),
+            params: of.params.clone(),
         }
-    }
-
-    fn params(&self) -> Params {
-        self.view.params.clone()
     }
 
     /// Why no operation can be admitted now, as far as it can be told before preparation.
@@ -154,7 +204,7 @@ impl Published {
             Some(Refused::SessionFaulted)
         } else if self.view.status == Status::Stopped {
             Some(Refused::SessionStopped)
-        } else if self.stopping {
+        } else if self.active.stopping {
             Some(Refused::SessionStopping)
         } else {
             None
@@ -226,12 +276,17 @@ impl Handle {
         let known = self
             .published()
             .ok()
-            .and_then(|p| p.instance.clone())
+            .and_then(|p| p.active.instance.clone())
             .filter(|i| i.is_live());
         let instance = match known {
             Some(instance) => instance,
             None => {
-                let opened = self.call(|reply| Msg::NeedInstance { reply }).await?;
+                let opened = self
+                    .call(|reply| Msg::NeedInstance {
+                        loop_id: None,
+                        reply,
+                    })
+                    .await?;
                 opened.map_err(before_reserve)?
             }
         };

@@ -13,6 +13,7 @@ use dashmap::DashMap;
 use harness_core::ids::{ProjectId, SessionId};
 use harness_core::provider::{Harness, Harnesses, ProviderState};
 use harness_core::refusal::Refused;
+use harness_core::view::Status;
 use harness_journal::{
     Catalog, Journal, JournalError, PageRequest, Project, Workspace, WorkspaceState,
     WorkspaceTarget,
@@ -37,6 +38,21 @@ pub struct Parts {
     pub config: HostConfig,
     /// Lifecycle hooks.
     pub observer: Arc<dyn SessionObserver>,
+}
+
+/// What a host is busy with, for metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HostLoad {
+    /// Execution slots there are.
+    pub slots: usize,
+    /// Execution slots that are held.
+    pub slots_used: usize,
+    /// Sessions in memory; every other one is parked.
+    pub sessions_live: usize,
+    /// Sessions that run a turn or a control, or wait for a person in one.
+    pub sessions_running: usize,
+    /// Approvals and questions that wait for a person.
+    pub open_gates: usize,
 }
 
 /// The session layer of a host. Cheap to clone.
@@ -257,13 +273,34 @@ impl Host {
         }
     }
 
-    /// Execution slots free now, for metrics.
+    /// What the host is busy with now.
+    #[must_use]
+    pub fn load(&self) -> HostLoad {
+        let deps = self.deps();
+        let mut load = HostLoad {
+            slots: deps.config.slots,
+            slots_used: deps.config.slots.saturating_sub(deps.slots.free()),
+            ..HostLoad::default()
+        };
+        for handle in deps.directory.all() {
+            load.sessions_live += 1;
+            let Ok(published) = handle.published() else {
+                continue;
+            };
+            load.open_gates += published.view.open_gates;
+            let running = [Status::InProgress, Status::AwaitingInput];
+            load.sessions_running += usize::from(running.contains(&published.view.status));
+        }
+        load
+    }
+
+    /// Execution slots free now.
     #[must_use]
     pub fn free_slots(&self) -> usize {
         self.deps().slots.free()
     }
 
-    /// Sessions that are not parked, for metrics.
+    /// Sessions that are not parked.
     #[must_use]
     pub fn live_sessions(&self) -> usize {
         self.deps().directory.len()

@@ -8,6 +8,7 @@ use crate::signals::Signals;
 use arc_swap::ArcSwap;
 use harness_core::abort::{AbortHandle, AbortReason, AbortSignal};
 use harness_core::content::NewMessage;
+use harness_core::ids::LoopId;
 use harness_core::provider::{
     Activity, BoxFuture, ChannelError, DiscoveryContext, InstanceHost, NativeTurn,
 };
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 
 /// The link of one loop's instances.
 pub(crate) struct SessionLink {
+    loop_id: LoopId,
     mailbox: mpsc::Sender<Msg>,
     signals: Arc<Signals>,
     published: Arc<ArcSwap<Published>>,
@@ -31,6 +33,7 @@ pub(crate) struct SessionLink {
 
 impl SessionLink {
     pub(crate) fn new(
+        loop_id: LoopId,
         mailbox: mpsc::Sender<Msg>,
         signals: Arc<Signals>,
         published: Arc<ArcSwap<Published>>,
@@ -40,6 +43,7 @@ impl SessionLink {
         let turns = Pace::new(Duration::from_secs(60), config.native_turns_per_minute);
         let messages = Pace::new(Duration::from_secs(1), config.link_messages_per_second);
         Self {
+            loop_id,
             mailbox,
             signals,
             published,
@@ -85,7 +89,7 @@ impl Pace {
 
 impl InstanceHost for SessionLink {
     fn context(&self) -> DiscoveryContext {
-        self.published.load().discovery_context()
+        self.published.load().discovery_context(self.loop_id)
     }
 
     fn announce_turn(&self, turn: NativeTurn) -> BoxFuture<'_, Result<(), ChannelError>> {
@@ -99,7 +103,11 @@ impl InstanceHost for SessionLink {
             self.turns.pass().await;
             let (reply, answer) = oneshot::channel();
             self.mailbox
-                .send(Msg::Announce { turn, reply })
+                .send(Msg::Announce {
+                    loop_id: self.loop_id,
+                    turn,
+                    reply,
+                })
                 .await
                 .map_err(|_| ChannelError::Closed)?;
             let accepted = answer.await.unwrap_or(Err(ChannelError::Closed));
@@ -116,7 +124,10 @@ impl InstanceHost for SessionLink {
         Box::pin(async move {
             self.messages.pass().await;
             let (reply, answer) = oneshot::channel();
-            let input = Input::LinkAppend(message);
+            let input = Input::LinkAppend {
+                loop_id: self.loop_id,
+                message,
+            };
             self.mailbox
                 .send(Msg::Import { input, reply })
                 .await
@@ -133,12 +144,13 @@ impl InstanceHost for SessionLink {
         let life = self.deps.config.activity_life;
         let (expiry, drain, mailbox) =
             (abort.clone(), self.deps.config.drain, self.mailbox.clone());
+        let loop_id = self.loop_id;
         // N5: an activity that outlives its bound is asked to end, and made to if it does not.
         let timer = tokio::spawn(async move {
             tokio::time::sleep(life).await;
             expiry.abort(AbortReason::Deadline);
             tokio::time::sleep(drain).await;
-            let _ = mailbox.send(Msg::DrainExpired(vec![id])).await;
+            let _ = mailbox.send(Msg::DrainExpired(loop_id, vec![id])).await;
         });
         Ok(Box::new(OpenActivity {
             id,

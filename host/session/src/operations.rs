@@ -120,13 +120,13 @@ async fn prepare_and_reserve(
         .request
         .harness_id
         .as_ref()
-        .is_some_and(|id| *id != published.harness)
+        .is_some_and(|id| *id != published.active.harness)
     {
         return Err(Refused::StaleHarness {
-            current: published.harness.to_string(),
+            current: published.active.harness.to_string(),
         });
     }
-    let (_, info) = ready_harness(deps, &published.harness)?;
+    let (_, info) = ready_harness(deps, &published.active.harness)?;
     check_workspace(deps, &published, &info, deps.config.workspace_wait).await?;
     if !info.features.commands {
         return Err(Refused::UnsupportedOperation);
@@ -153,7 +153,7 @@ async fn prepare_and_reserve(
                     .prepare(context, operation, attempt.gone.clone())
                     .await;
                 // A swap ends the instance under a preparation: the swap is the reason to tell.
-                if ready.is_err() && handle.published()?.harness != seen.harness {
+                if ready.is_err() && handle.published()?.active.harness != seen.active.harness {
                     return Err(Refused::HarnessChanged { result: None });
                 }
                 ready.map_err(before_reserve)?
@@ -182,11 +182,14 @@ async fn compare(
         return Ok(None);
     };
     let read = instance
-        .get_command_state(published.discovery_context(), attempt.gone.clone())
+        .get_command_state(
+            published.discovery_context(published.active.id),
+            attempt.gone.clone(),
+        )
         .await;
     let state: CommandState = read.map_err(before_reserve)?.unwrap_or_default();
-    if state.revision(&published.harness) == *expected {
-        Ok(Some(published.state_epoch))
+    if state.revision(&published.active.harness) == *expected {
+        Ok(Some(published.active.state_epoch))
     } else {
         Err(Refused::StaleState)
     }
@@ -205,8 +208,8 @@ async fn reserve(
             command_id: attempt.command_id,
             caller: attempt.caller.clone(),
         },
-        loop_id: seen.loop_id,
-        harness_id: seen.harness.clone(),
+        loop_id: seen.active.id,
+        harness_id: seen.active.harness.clone(),
         operation: attempt.request.operation.clone(),
         execution: prepared.execution,
         expected_revision: attempt.request.expected_revision.clone(),

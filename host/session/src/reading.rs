@@ -3,14 +3,15 @@
 //! A live session is read from what its actor published; a parked one from its row.
 
 use crate::actor::Msg;
+use crate::handle::Handle;
 use crate::host::Host;
 use crate::operations::{before_reserve, check_workspace, ready_harness};
-use crate::requests::CommandStateView;
-use crate::subscription::{JournalPage, Start, Subscription, journal_page};
+use crate::requests::{CommandStateRead, CommandStateView, RowChange};
+use crate::subscription::{Follow, JournalPage, Subscription, journal_page};
 use harness_core::abort::AbortSignal;
 use harness_core::content::Message;
 use harness_core::gate::Gate;
-use harness_core::ids::{HarnessId, Seq, SessionId};
+use harness_core::ids::{HarnessId, LoopId, Seq, SessionId};
 use harness_core::operation::CommandState;
 use harness_core::refusal::Refused;
 use harness_core::view::{QueuedInput, SessionView, Snapshot};
@@ -99,13 +100,14 @@ impl Host {
         Ok(self.snapshot(id).await?.gates)
     }
 
-    /// The saved conversation, oldest first.
+    /// The saved conversation of a loop, of the active one when none is named, oldest first.
     ///
     /// # Errors
-    /// A bad limit or cursor; as [`Host::snapshot`].
+    /// A bad limit or cursor, an unknown loop; as [`Host::snapshot`].
     pub async fn messages(
         &self,
         id: SessionId,
+        loop_id: Option<LoopId>,
         page: PageRequest,
     ) -> Result<Page<Message>, Refused> {
         if !(1..=harness_journal::MAX_PAGE).contains(&page.limit) {
@@ -122,8 +124,13 @@ impl Host {
         let handle = self.live(id).await?;
         let limit = page.limit + 1;
         let mut items = handle
-            .call(|reply| Msg::Messages { from, limit, reply })
-            .await?;
+            .call(|reply| Msg::Messages {
+                loop_id,
+                from,
+                limit,
+                reply,
+            })
+            .await??;
         let more = items.len() > page.limit;
         items.truncate(page.limit);
         Ok(Page {
@@ -148,49 +155,66 @@ impl Host {
         journal_page(self.deps().journal.as_ref(), id, from, limit).await
     }
 
-    /// Follows a session.
+    /// Follows a session: all of it from a [`Start`](crate::Start), or what a [`Follow`] says.
     ///
     /// # Errors
     /// As [`Host::snapshot`].
-    pub async fn subscribe(&self, id: SessionId, start: Start) -> Result<Subscription, Refused> {
+    pub async fn subscribe(
+        &self,
+        id: SessionId,
+        follow: impl Into<Follow>,
+    ) -> Result<Subscription, Refused> {
+        let follow = follow.into();
+        let filter = follow.filter.clone();
         let handle = self.live(id).await?;
-        let (feed, snapshot) = handle.call(|reply| Msg::Subscribe { reply }).await?;
+        let (feed, snapshot) = handle
+            .call(|reply| Msg::Subscribe { filter, reply })
+            .await?;
         Ok(Subscription::new(
             id,
             self.deps().journal.clone(),
             handle,
             feed,
             snapshot,
-            start,
+            follow,
         ))
     }
 
     /// Rows as they change; who is slow misses some.
     #[must_use]
-    pub fn rows(&self) -> broadcast::Receiver<Arc<SessionView>> {
+    pub fn rows(&self) -> broadcast::Receiver<RowChange> {
         self.deps().rows.subscribe()
     }
 
-    /// Command state, read live from the provider (R41).
+    /// Command state, read live from the provider (R41), for all who ask meanwhile at once.
     ///
     /// # Errors
     /// §6 R41.
-    pub async fn command_state(&self, id: SessionId) -> Result<CommandStateView, Refused> {
+    pub async fn command_state(&self, id: SessionId) -> Result<Arc<CommandStateRead>, Refused> {
         let handle = self.live(id).await?;
+        let read = || async {
+            let view = self.read_command_state(&handle).await?;
+            Ok(Arc::new(view.into()))
+        };
+        handle.reads.join(read).await
+    }
+
+    async fn read_command_state(&self, handle: &Handle) -> Result<CommandStateView, Refused> {
         let published = handle.published()?;
-        let (_, info) = ready_harness(self.deps(), &published.harness)?;
+        let (_, info) = ready_harness(self.deps(), &published.active.harness)?;
         check_workspace(self.deps(), &published, &info, std::time::Duration::ZERO).await?;
         if !info.features.commands {
-            return Ok(no_commands(published.harness.clone()));
+            return Ok(no_commands(published.active.harness.clone()));
         }
         let instance = handle.instance().await?;
-        let context = handle.published()?.discovery_context();
+        let published = handle.published()?;
+        let context = published.discovery_context(published.active.id);
         let state = instance
             .get_command_state(context, AbortSignal::never())
             .await
             .map_err(before_reserve)?;
         Ok(view_of(
-            published.harness.clone(),
+            published.active.harness.clone(),
             state,
             info.features.state_push,
         ))

@@ -1,16 +1,18 @@
 //! What a client can ask of the session layer, as parsed by its edge.
 
+use bytes::Bytes;
 use harness_core::content::Block;
+use harness_core::event::Runtime;
 use harness_core::gate::GateReply;
 use harness_core::ids::{
     CommandId, GateId, HarnessId, LoopId, ProjectId, RunId, Seq, SessionId, WorkspaceId,
 };
 use harness_core::operation::{CommandState, Operation};
-use harness_core::provider::Params;
-use harness_core::view::{OperationResult, SessionView};
+use harness_core::provider::{LoopMode, Params};
+use harness_core::view::{LoopView, OperationResult, SessionView};
 use jiff::Timestamp;
 use serde::Serialize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Who asks, and which intent it is when the caller can repeat it.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +47,42 @@ pub struct DraftRequest {
     pub model: Option<String>,
     /// Parameters over the harness's defaults.
     pub params: Params,
+}
+
+/// How a session was shut down (S118).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShutDown {
+    /// Phases that did not end within their bound: `loops`, `instances`.
+    pub expired_phases: Vec<&'static str>,
+}
+
+/// Another loop of a session (S30).
+#[derive(Debug, Clone)]
+pub struct LoopRequest {
+    /// Its harness.
+    pub agent: HarnessId,
+    /// Its model; the harness's default when absent.
+    pub model: Option<String>,
+    /// Its mode; the base mode when absent.
+    pub mode: Option<String>,
+}
+
+/// What the next turn of a loop uses (S20, S21).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopRuntime {
+    /// Its mode; empty is the base mode.
+    pub mode: String,
+    /// Its model and effort.
+    pub runtime: Runtime,
+}
+
+/// A loop with the modes that it can be set to (S112).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopWithModes {
+    /// The loop.
+    pub view: LoopView,
+    /// Its mode catalogue; the base mode, the empty name, is always there (S36).
+    pub modes: Vec<LoopMode>,
 }
 
 /// A new session (R43, S101).
@@ -154,6 +192,40 @@ pub struct CommandStateView {
     pub state: CommandState,
 }
 
+/// One read of command state, shared by all who waited for it (R41).
+#[derive(Debug)]
+pub struct CommandStateRead {
+    /// What was read.
+    pub view: CommandStateView,
+    written: OnceLock<Bytes>,
+}
+
+impl From<CommandStateView> for CommandStateRead {
+    fn from(view: CommandStateView) -> Self {
+        Self {
+            view,
+            written: OnceLock::new(),
+        }
+    }
+}
+
+impl CommandStateRead {
+    /// The answer as the edge writes it, written once for all who share the read.
+    ///
+    /// # Errors
+    /// Those of `write`; then it is tried again.
+    pub fn written<E>(
+        &self,
+        write: impl FnOnce(&CommandStateView) -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        if let Some(bytes) = self.written.get() {
+            return Ok(bytes.clone());
+        }
+        let bytes = write(&self.view)?;
+        Ok(self.written.get_or_init(|| bytes).clone())
+    }
+}
+
 /// One event on its way to subscribers: serialised once, shared by all of them.
 #[derive(Debug)]
 pub struct Frame {
@@ -176,4 +248,29 @@ pub struct Hook {
     pub run_id: Option<RunId>,
     /// The operation's command id.
     pub command_id: CommandId,
+}
+
+/// What became of a session's row, for whoever keeps a list.
+#[derive(Debug, Clone)]
+pub enum RowChange {
+    /// It is new, or is now this.
+    Now(Arc<SessionView>),
+    /// It was deleted with its session.
+    Deleted {
+        /// The session.
+        id: SessionId,
+        /// Its project.
+        project_id: ProjectId,
+    },
+}
+
+impl RowChange {
+    /// The project of the session.
+    #[must_use]
+    pub fn project_id(&self) -> &ProjectId {
+        match self {
+            Self::Now(row) => &row.project_id,
+            Self::Deleted { project_id, .. } => project_id,
+        }
+    }
 }

@@ -62,10 +62,11 @@ impl Drop for Guard {
     }
 }
 
-/// The board of one session.
+/// The board of one loop.
 #[derive(Default)]
 pub(crate) struct Signals {
-    wake: Notify,
+    /// The actor's, which all its boards share.
+    wake: Arc<Notify>,
     // A std mutex: held for a few instructions, never across an await.
     marks: Mutex<Marks>,
 }
@@ -73,6 +74,8 @@ pub(crate) struct Signals {
 /// What was marked since the last look.
 #[derive(Default)]
 pub(crate) struct Marks {
+    /// Something was marked.
+    any: bool,
     pub(crate) entered: BTreeSet<InvocationId>,
     pub(crate) usage: BTreeMap<InvocationId, Usage>,
     pub(crate) abandoned: BTreeSet<(InvocationId, WriterId)>,
@@ -97,6 +100,13 @@ impl Drop for PacedTurn<'_> {
 }
 
 impl Signals {
+    pub(crate) fn new(wake: Arc<Notify>) -> Self {
+        Self {
+            wake,
+            ..Self::default()
+        }
+    }
+
     /// Counts an announcement that its rate holds back, so that a Stop finds it (N12).
     pub(crate) fn pace_turn(&self) -> PacedTurn<'_> {
         self.mark(|m| m.paced += 1);
@@ -109,7 +119,11 @@ impl Signals {
 
     /// Sets a mark and wakes the actor.
     pub(crate) fn mark(&self, set: impl FnOnce(&mut Marks)) {
-        set(&mut self.marks());
+        {
+            let mut marks = self.marks();
+            marks.any = true;
+            set(&mut marks);
+        }
         self.wake.notify_one();
     }
 
@@ -122,19 +136,17 @@ impl Signals {
         });
     }
 
-    /// Resolves when something was marked.
-    pub(crate) async fn woken(&self) {
-        self.wake.notified().await;
-    }
-
-    /// Takes the marks; the open activities stay.
-    pub(crate) fn take(&self) -> Marks {
+    /// Takes the marks, if there are any; the open activities stay.
+    pub(crate) fn take(&self) -> Option<Marks> {
         let mut marks = self.marks();
+        if !std::mem::take(&mut marks.any) {
+            return None;
+        }
         let taken = std::mem::take(&mut *marks);
         marks.activities = taken.activities.clone();
         marks.last_activity = taken.last_activity;
         marks.paced = taken.paced;
-        taken
+        Some(taken)
     }
 
     /// Opens an activity.
@@ -158,6 +170,7 @@ impl Signals {
             marks.last_activity += 1;
             let id = marks.last_activity;
             marks.activities.insert(id, (label, abort.clone()));
+            marks.any = true;
             marks.activities_changed = true;
             id
         };
@@ -228,8 +241,8 @@ mod tests {
             signals.withdraw(1, format!("w{n}"));
             signals.mark(|m| m.state_changed = true);
         }
-        let marks = signals.take();
+        let marks = signals.take().unwrap();
         assert_eq!(marks.withdrawn.len(), MAX_WITHDRAWALS);
-        assert!(marks.state_changed && !signals.take().state_changed);
+        assert!(marks.state_changed && signals.take().is_none());
     }
 }

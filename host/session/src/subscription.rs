@@ -1,6 +1,7 @@
 //! Following a session: a snapshot or a replay, then live frames, without gap or duplicate (S109).
 
 use crate::fanout::Feed;
+use crate::filter::EventFilter;
 use crate::handle::Handle;
 use crate::requests::Frame;
 use harness_core::codec::{decode_event, event_frame};
@@ -23,6 +24,25 @@ pub enum Start {
     Now,
     /// After this journal sequence: replay, then live.
     After(Seq),
+}
+
+/// From where on to follow a session, and what of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Follow {
+    /// Where to begin.
+    pub start: Start,
+    /// What to see, of the replay and of what follows. A snapshot is whole.
+    pub filter: EventFilter,
+}
+
+impl From<Start> for Follow {
+    /// Everything from there on.
+    fn from(start: Start) -> Self {
+        Self {
+            start,
+            filter: EventFilter::ALL,
+        }
+    }
 }
 
 /// What a subscription yields.
@@ -60,6 +80,8 @@ pub struct Subscription {
     id: SessionId,
     journal: Arc<dyn Journal>,
     _handle: Arc<Handle>,
+    /// Of the replay; the feed has one of its own.
+    filter: EventFilter,
     feed: Feed,
     snapshot: Option<Box<Snapshot>>,
     /// Next sequence to read from the journal; `None` once it is read up to the tip.
@@ -76,7 +98,7 @@ impl Subscription {
         handle: Arc<Handle>,
         feed: Feed,
         snapshot: Snapshot,
-        start: Start,
+        Follow { start, filter }: Follow,
     ) -> Self {
         let tip = feed.tip;
         let (snapshot, replay, last) = match start {
@@ -88,6 +110,7 @@ impl Subscription {
             id,
             journal,
             _handle: handle,
+            filter,
             feed,
             snapshot,
             replay,
@@ -150,8 +173,10 @@ impl Subscription {
                 break;
             }
             if let Some((event, data)) = public(record) {
-                self.ready
-                    .push_back(Arc::new(frame(&event, record.seq, data)));
+                let frame = frame(&event, record.seq, data);
+                if self.filter.passes(&frame) {
+                    self.ready.push_back(Arc::new(frame));
+                }
             }
         }
         self.replay = next.filter(|seq| *seq <= self.feed.tip);

@@ -8,7 +8,8 @@ use crate::problem::Problem;
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use harness_core::ids::{HarnessId, ProjectId, WorkspaceId};
 use harness_core::operation::{NativeCommand, NativeMode, Operation};
 use harness_core::provider::{ParamValue, Params};
@@ -16,6 +17,7 @@ use harness_core::refusal::Refused;
 use harness_core::view::OperationResult;
 use harness_session::{CommandStateView, DraftRequest, OperationRequest};
 use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -108,9 +110,16 @@ pub(crate) async fn show(
     access: Access<Read>,
     InPath(raw): InPath<String>,
     _: NoQuery,
-) -> Result<Json<StateView>, Problem> {
+) -> Result<Response, Problem> {
     let id = access.session(&state, &raw).await?;
-    Ok(Json(state.plane().command_state(id).await?.into()))
+    let read = state.plane().command_state(id).await?;
+    let body =
+        read.written(|view| serde_json::to_vec(&StateView::from(view.clone())).map(Bytes::from));
+    let body = body.map_err(|error| {
+        tracing::error!(%error, "command state could not be written");
+        Problem::internal()
+    })?;
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// A native operation.

@@ -2,17 +2,17 @@
 
 use crate::auth::{Access, Read};
 use crate::extract::{Asked, InPath};
-use crate::frame::FrameData;
-use crate::plane::Start;
+use crate::frame::{FrameData, ListData};
+use crate::plane::{EventFilter, Follow, Start};
 use crate::problem::Problem;
-use crate::sse::{Filter, Loops, respond, session_stream};
+use crate::sse::{loops, respond, session_stream};
 use crate::state::ApiState;
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
 use futures::{StreamExt, future};
 use harness_core::ids::ProjectId;
-use harness_core::view::SessionView;
+use harness_session::RowChange;
 use http::HeaderMap;
 use serde::Deserialize;
 
@@ -41,7 +41,7 @@ fn start(headers: &HeaderMap, after: Option<u64>) -> Result<Start, Problem> {
 }
 
 /// Events of a session as server-sent events: replay from where the client stopped, then live,
-/// without gap or duplicate.
+/// without gap or duplicate. Events of the session itself and the snapshot pass every filter.
 #[utoipa::path(get, path = "/v1/sessions/{session_id}/events", tag = "Events",
     params(("session_id" = uuid::Uuid, Path), EventsQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "As `after`, which it overrules")),
@@ -53,14 +53,16 @@ pub(crate) async fn session(
     Asked(query): Asked<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let from = start(&headers, query.after)?;
-    let filter = Filter {
-        enduring: Loops::parse("enduring", query.enduring.as_deref())?,
-        ephemeral: Loops::parse("ephemeral", query.ephemeral.as_deref())?,
+    let follow = Follow {
+        start: start(&headers, query.after)?,
+        filter: EventFilter {
+            enduring: loops("enduring", query.enduring.as_deref())?,
+            ephemeral: loops("ephemeral", query.ephemeral.as_deref())?,
+        },
     };
     let id = access.session(&state, &raw).await?;
-    let items = state.plane().subscribe(id, from).await?;
-    Ok(session_stream(&state, access.grant(), id, filter, items))
+    let items = state.plane().subscribe(id, follow).await?;
+    Ok(session_stream(&state, access.grant(), id, items))
 }
 
 /// Whose sessions.
@@ -72,10 +74,10 @@ pub(crate) struct ListsQuery {
     project_id: Option<ProjectId>,
 }
 
-/// Sessions as they change, as server-sent events named `session`. No replay: read the list after
-/// connecting.
+/// Sessions as they change, as server-sent events: `session` with the session, and
+/// `session_deleted` with the ids of one that is gone. No replay: read the list after connecting.
 #[utoipa::path(get, path = "/v1/events", tag = "Events", params(ListsQuery),
-    responses((status = 200, body = SessionView, content_type = "text/event-stream")))]
+    responses((status = 200, body = ListData, content_type = "text/event-stream")))]
 pub(crate) async fn lists(
     State(state): State<ApiState>,
     access: Access<Read>,
@@ -89,12 +91,22 @@ pub(crate) async fn lists(
     let events = state
         .plane()
         .subscribe_lists(project)
-        .filter_map(move |session| {
+        .filter_map(move |change| {
+            let (name, data) = match &change {
+                RowChange::Now(session) => ("session", ListData::Session(session)),
+                RowChange::Deleted { id, project_id } => (
+                    "session_deleted",
+                    ListData::Deleted {
+                        id: *id,
+                        project_id,
+                    },
+                ),
+            };
             let event = grant
-                .sees(&session.project_id)
-                .then(|| serde_json::to_string(&*session).ok())
+                .sees(change.project_id())
+                .then(|| serde_json::to_string(&data).ok())
                 .flatten();
-            future::ready(event.map(|data| Event::default().event("session").data(data)))
+            future::ready(event.map(|data| Event::default().event(name).data(data)))
         });
     Ok(respond(&state, access.grant(), events))
 }

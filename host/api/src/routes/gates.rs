@@ -3,7 +3,7 @@
 use crate::auth::{Access, Invoke, Read};
 use crate::code::Code;
 use crate::extract::{Asked, InPath, Intent, NoQuery};
-use crate::flight::{Cut, Done, perform};
+use crate::flight::{Cut, Done, change_session};
 use crate::page::{Listed, PageQuery};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -148,13 +148,14 @@ pub(crate) async fn answer(
     let reply = intent.body.reply()?;
     let id = access.session(&state, &raw).await?;
     let gate_id = gate.parse().map_err(|_| Refused::GateNotFound)?;
-    perform(
+    change_session(
         &state,
         access.grant(),
-        Some(id),
+        id,
         intent.key,
+        StatusCode::ACCEPTED,
         answered_before,
-        move |plane, caller, _| async move {
+        move |plane, caller| async move {
             let delivery = match plane
                 .answer(id, caller, GateAnswer { gate_id, reply })
                 .await?
@@ -162,7 +163,7 @@ pub(crate) async fn answer(
                 Delivery::Acknowledged => DeliveryView::Acknowledged,
                 Delivery::Uncertain => DeliveryView::Uncertain,
             };
-            Done::json(StatusCode::ACCEPTED, &Delivered { delivery })
+            Ok(Delivered { delivery })
         },
     )
     .await

@@ -81,13 +81,16 @@ pub(crate) struct Capabilities {
 }
 
 /// Parts of the plane that are there (S100).
-const FEATURES: [&str; 7] = [
+const FEATURES: [&str; 10] = [
     "journal",
     "sessions",
     "input",
     "queue",
     "gates",
     "events",
+    "loops",
+    "compaction",
+    "shutdown",
     "operations",
 ];
 

@@ -3,7 +3,7 @@
 use crate::auth::{Access, Invoke, Read};
 use crate::blocks;
 use crate::extract::{Asked, InPath, Intent, NoQuery};
-use crate::flight::{Cut, Done, never_again, perform};
+use crate::flight::{Cut, Done, change_session, never_again};
 use crate::page::{Listed, PageQuery};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -41,7 +41,7 @@ pub(crate) struct Input {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub(crate) struct Accepted {
     /// Its command id: events name it as their cause.
-    command_id: CommandId,
+    pub(super) command_id: CommandId,
 }
 
 /// Sends a prompt. It is durable when it is answered; what becomes of it follows as events.
@@ -71,21 +71,22 @@ pub(crate) async fn send(
         no_fold: input.no_fold,
         fold_only: input.fold_only,
     };
-    perform(
+    change_session(
         &state,
         access.grant(),
-        Some(id),
+        id,
         intent.key,
+        StatusCode::ACCEPTED,
         accepted,
-        move |plane, caller, _| async move {
+        move |plane, caller| async move {
             let command_id = plane.submit(id, caller, request).await?;
-            Done::json(StatusCode::ACCEPTED, &Accepted { command_id })
+            Ok(Accepted { command_id })
         },
     )
     .await
 }
 
-fn accepted(cut: Cut) -> Result<Done, Refused> {
+pub(super) fn accepted(cut: Cut) -> Result<Done, Refused> {
     Done::json(
         StatusCode::ACCEPTED,
         &Accepted {
@@ -132,21 +133,19 @@ pub(crate) async fn retract(
     let command_id: CommandId = command.parse().map_err(|_| {
         Problem::invalid("the command id in the path is not a UUID; take it from GET …/queue")
     })?;
-    perform(
+    change_session(
         &state,
         access.grant(),
-        Some(id),
+        id,
         None,
+        StatusCode::OK,
         never_again,
-        move |plane, caller, _| async move {
+        move |plane, caller| async move {
             let retracted = plane.retract(id, caller, command_id).await?;
-            Done::json(
-                StatusCode::OK,
-                &Retracted {
-                    command_id,
-                    retracted,
-                },
-            )
+            Ok(Retracted {
+                command_id,
+                retracted,
+            })
         },
     )
     .await
@@ -202,15 +201,16 @@ pub(crate) async fn release(
         Some(ids) => ids,
     };
     let id = access.session(&state, &raw).await?;
-    perform(
+    change_session(
         &state,
         access.grant(),
-        Some(id),
+        id,
         intent.key,
+        StatusCode::OK,
         released_before,
-        move |plane, caller, _| async move {
+        move |plane, caller| async move {
             let released = plane.release(id, caller, loop_id, ids).await?;
-            Done::json(StatusCode::OK, &Released { released })
+            Ok(Released { released })
         },
     )
     .await
@@ -256,15 +256,16 @@ pub(crate) async fn interrupt(
 ) -> Result<Response, Problem> {
     let loop_id = intent.body.loop_id;
     let id = access.session(&state, &raw).await?;
-    perform(
+    change_session(
         &state,
         access.grant(),
-        Some(id),
+        id,
         intent.key,
+        StatusCode::OK,
         stopped_before,
-        move |plane, caller, _| async move {
+        move |plane, caller| async move {
             let interrupted = plane.interrupt(id, caller, loop_id).await?;
-            Done::json(StatusCode::OK, &Interrupted { interrupted })
+            Ok(Interrupted { interrupted })
         },
     )
     .await

@@ -7,6 +7,7 @@ pub(crate) mod harnesses;
 pub(crate) mod health;
 pub(crate) mod input;
 pub(crate) mod journal;
+pub(crate) mod loops;
 pub(crate) mod pages;
 pub(crate) mod projects;
 pub(crate) mod providers;

@@ -4,21 +4,21 @@ use super::commands::wire_operation;
 use crate::auth::{Access, Invoke, Read};
 use crate::blocks;
 use crate::extract::{Asked, InPath, Intent, NoQuery, Strict};
-use crate::flight::{Cut, Done, never_again, perform};
-use crate::page::{self, Listed, PageQuery};
+use crate::flight::{Cut, Done, answer_lost, change_session, never_again, perform};
+use crate::page::{self, Listed};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use harness_core::content::{Block, Message};
-use harness_core::ids::{CommandId, HarnessId, ProjectId, WorkspaceId};
+use harness_core::ids::{CommandId, HarnessId, LoopId, ProjectId, WorkspaceId};
 use harness_core::operation::Operation;
 use harness_core::provider::{ParamValue, Params};
 use harness_core::refusal::Refused;
 use harness_core::view::{OperationResult, SessionView, Status};
 use harness_journal::SessionFilter;
-use harness_session::{CreateRequest, DraftRequest, First, SettingsRequest};
+use harness_session::{CreateRequest, DraftRequest, First, SettingsRequest, ShutDown};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -284,15 +284,92 @@ pub(crate) async fn change(
             "nothing to change; send `title`, `model`, `params` or `agent`",
         ));
     }
-    perform(
+    change_session(
         &state,
         access.grant(),
-        Some(id),
+        id,
         None,
+        StatusCode::OK,
         never_again,
-        move |plane, caller, _| async move {
-            Done::json(StatusCode::OK, &plane.patch(id, caller, request).await?)
-        },
+        move |plane, caller| async move { plane.patch(id, caller, request).await },
+    )
+    .await
+}
+
+/// Nothing to say: the body is empty or `{}`.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// A session that was shut down.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub(crate) struct Stopped {
+    /// Always true.
+    stopped: bool,
+    /// Phases that did not end within their bound of 10 s and were left behind: `loops`,
+    /// `instances`.
+    expired_phases: Vec<String>,
+}
+
+impl From<ShutDown> for Stopped {
+    fn from(how: ShutDown) -> Self {
+        let expired = how.expired_phases.into_iter();
+        Self {
+            stopped: true,
+            expired_phases: expired.map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// Shuts a session down: what runs is stopped, what waits is cancelled, nothing is admitted until
+/// it is restored. Concurrent calls share the one result.
+#[utoipa::path(post, path = "/v1/sessions/{session_id}/shutdown", tag = "Sessions",
+    params(("session_id" = uuid::Uuid, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 bytes")),
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, body = Stopped)))]
+pub(crate) async fn shutdown(
+    State(state): State<ApiState>,
+    access: Access<Invoke>,
+    InPath(raw): InPath<String>,
+    _: NoQuery,
+    intent: Intent<Nothing>,
+) -> Result<Response, Problem> {
+    let id = access.session(&state, &raw).await?;
+    change_session(
+        &state,
+        access.grant(),
+        id,
+        intent.key,
+        StatusCode::OK,
+        answer_lost,
+        move |plane, caller| async move { plane.shutdown(id, caller).await.map(Stopped::from) },
+    )
+    .await
+}
+
+/// Takes a session up: one that was shut down becomes usable again. Any other is left as it is.
+#[utoipa::path(post, path = "/v1/sessions/{session_id}/restore", tag = "Sessions",
+    params(("session_id" = uuid::Uuid, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 bytes")),
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, body = SessionView)))]
+pub(crate) async fn restore(
+    State(state): State<ApiState>,
+    access: Access<Invoke>,
+    InPath(raw): InPath<String>,
+    _: NoQuery,
+    intent: Intent<Nothing>,
+) -> Result<Response, Problem> {
+    let id = access.session(&state, &raw).await?;
+    change_session(
+        &state,
+        access.grant(),
+        id,
+        intent.key,
+        StatusCode::OK,
+        answer_lost,
+        move |plane, caller| async move { plane.restore(id, caller).await },
     )
     .await
 }
@@ -313,17 +390,31 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The saved conversation, oldest first.
+/// Which part of which conversation.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MessagesQuery {
+    /// The loop; the active one when absent.
+    loop_id: Option<LoopId>,
+    /// Most messages, 1 to 1000; 100 when absent.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next_cursor` of the page before, unchanged.
+    cursor: Option<String>,
+}
+
+/// The saved conversation of a loop, oldest first.
 #[utoipa::path(get, path = "/v1/sessions/{session_id}/messages", tag = "Sessions",
-    params(("session_id" = uuid::Uuid, Path), PageQuery), responses((status = 200, body = Listed<Message>)))]
+    params(("session_id" = uuid::Uuid, Path), MessagesQuery), responses((status = 200, body = Listed<Message>)))]
 pub(crate) async fn messages(
     State(state): State<ApiState>,
     access: Access<Read>,
     InPath(raw): InPath<String>,
-    Asked(page): Asked<PageQuery>,
+    Asked(asked): Asked<MessagesQuery>,
 ) -> Result<Json<Listed<Message>>, Problem> {
-    let page = page.stored()?;
+    let page = page::request(asked.limit, asked.cursor)?;
     let id = access.session(&state, &raw).await?;
-    let found = state.plane().messages(id, page).await?;
+    let found = state.plane().messages(id, asked.loop_id, page).await?;
     Ok(Json(Listed::from_page(found, |message| message)))
 }

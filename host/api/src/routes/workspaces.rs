@@ -5,6 +5,7 @@ use crate::blocks;
 use crate::extract::{Asked, InPath, NoQuery, Strict};
 use crate::page::{self, Listed};
 use crate::problem::Problem;
+use crate::roots;
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
@@ -176,6 +177,14 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, Json<WorkspaceView>), Problem> {
     let target = new.target.checked("target")?;
     let project_id = access.project(&state, new.project_id).await?;
+    if let WorkspaceTarget::Local { root_path } = &target
+        && !access.projects().is_empty()
+    {
+        let (state, asked) = (state.clone(), root_path.clone());
+        let check = move || roots::check(state.workspace_roots(), asked.as_ref());
+        let checked = tokio::task::spawn_blocking(check).await;
+        checked.map_err(|_| Problem::internal())??;
+    }
     let workspace = Workspace {
         id: new.id,
         project_id,

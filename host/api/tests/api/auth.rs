@@ -41,6 +41,8 @@ fn routes() -> Vec<(Method, String, harness_journal::TokenScope, Option<Value>)>
         get("/v1/sessions", Read),
         get(&at(""), Read),
         (Method::PATCH, at(""), Invoke, Some(json!({"title": "t"}))),
+        post(at("/shutdown"), Invoke, json!({})),
+        post(at("/restore"), Invoke, json!({})),
         get(&at("/messages"), Read),
         get(&at("/harness-commands"), Read),
         post(
@@ -58,6 +60,20 @@ fn routes() -> Vec<(Method, String, harness_journal::TokenScope, Option<Value>)>
         ),
         post(at("/queue/release"), Invoke, json!({})),
         post(at("/interrupt"), Invoke, json!({})),
+        get(&at("/loops"), Read),
+        post(at("/loops"), Invoke, json!({"agent": "demo/planner"})),
+        post(at("/active-loop"), Invoke, json!({"loop_id": LOOP})),
+        post(
+            at(&format!("/loops/{LOOP}/mode")),
+            Invoke,
+            json!({"mode": ""}),
+        ),
+        post(
+            at(&format!("/loops/{LOOP}/inference")),
+            Invoke,
+            json!({"model": "m1"}),
+        ),
+        post(at("/compact"), Invoke, json!({})),
         get(&at("/gates"), Read),
         post(
             at(&format!("/gates/{GATE}")),
@@ -248,6 +264,18 @@ async fn s110_what_lies_outside_a_tokens_projects_does_not_exist_for_it() {
         ),
         (
             Method::POST,
+            foreign("/shutdown"),
+            Some(json!({})),
+            "session_not_found",
+        ),
+        (
+            Method::POST,
+            foreign("/restore"),
+            Some(json!({})),
+            "session_not_found",
+        ),
+        (
+            Method::POST,
             foreign("/input"),
             Some(json!({"blocks": text})),
             "session_not_found",
@@ -389,4 +417,27 @@ async fn s120_callers_are_told_apart() {
     assert!(identities[0].starts_with("token:") && identities[0].len() <= 256);
     assert_eq!(identities[1], "bootstrap");
     assert!(!identities[0].contains(&token));
+}
+
+#[tokio::test]
+async fn s110_a_limited_token_chooses_directories_beneath_the_operators_roots_only() {
+    let server = server().await;
+    let token = server.token(&[Read, Admin], &["default"]).await;
+    let make = |id: &str, target: Value| {
+        let body = json!({"id": id, "project_id": "default", "target": target});
+        build(&Method::POST, "/v1/workspaces", Some(&token), &Some(body))
+    };
+    let local = |path: &std::path::Path| json!({"kind": "local", "root_path": path});
+    let told = server
+        .refuses(make("out", local("/etc".as_ref())), 403, "forbidden")
+        .await;
+    assert!(told["detail"].as_str().unwrap().contains("workspace.roots"));
+    let beneath = std::env::temp_dir().join("harness-api-not-made");
+    let (status, _) = server.ask(make("in", local(&beneath))).await;
+    assert_eq!(status, 201);
+    let remote = json!({"kind": "remote", "host": "h", "path": "/p"});
+    assert_eq!(server.ask(make("far", remote)).await.0, 201);
+    // One without the limit chooses freely.
+    let body = json!({"id": "free", "project_id": "default", "target": local("/srv/x".as_ref())});
+    assert_eq!(server.post("/v1/workspaces", body).await.0, 201);
 }

@@ -56,6 +56,23 @@ async fn r10_command_text_arrives_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn s118_s102_a_session_is_shut_down_and_taken_up_again() {
+    let server = server().await;
+    let (status, body) = server.post(&at("/shutdown"), json!({})).await;
+    let expected = json!({"stopped": true, "expired_phases": ["loops"]});
+    assert_eq!((status.as_u16(), body), (200, expected));
+    let (status, row) = server.post(&at("/restore"), json!({})).await;
+    assert_eq!((status.as_u16(), &row["id"]), (200, &json!(SESSION)));
+    server
+        .refuses(
+            post(&at("/shutdown"), json!({"now": true})),
+            400,
+            "invalid_request",
+        )
+        .await;
+}
+
+#[tokio::test]
 async fn s103_s104_s113_s114_answers_have_their_shapes() {
     let server = server().await;
     let (status, body) = server

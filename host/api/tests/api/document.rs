@@ -26,6 +26,8 @@ const CONTRACT: &[&str] = &[
     "GET /v1/sessions/{session_id}",
     "PATCH /v1/sessions/{session_id}",
     "DELETE /v1/sessions/{session_id}",
+    "POST /v1/sessions/{session_id}/shutdown",
+    "POST /v1/sessions/{session_id}/restore",
     "GET /v1/sessions/{session_id}/messages",
     "GET /v1/sessions/{session_id}/harness-commands",
     "POST /v1/sessions/{session_id}/harness-commands",
@@ -34,6 +36,12 @@ const CONTRACT: &[&str] = &[
     "DELETE /v1/sessions/{session_id}/queue/{command_id}",
     "POST /v1/sessions/{session_id}/queue/release",
     "POST /v1/sessions/{session_id}/interrupt",
+    "GET /v1/sessions/{session_id}/loops",
+    "POST /v1/sessions/{session_id}/loops",
+    "POST /v1/sessions/{session_id}/active-loop",
+    "POST /v1/sessions/{session_id}/loops/{loop_id}/mode",
+    "POST /v1/sessions/{session_id}/loops/{loop_id}/inference",
+    "POST /v1/sessions/{session_id}/compact",
     "GET /v1/sessions/{session_id}/gates",
     "POST /v1/sessions/{session_id}/gates/{gate_id}",
     "GET /v1/sessions/{session_id}/events",
@@ -76,6 +84,7 @@ fn operations(document: &Value) -> Vec<(Method, String, Value)> {
 fn concrete(path: &str) -> String {
     path.replace("{session_id}", &SESSION.to_string())
         .replace("{command_id}", &COMMAND.to_string())
+        .replace("{loop_id}", &LOOP.to_string())
         .replace("{gate_id}", &GATE.to_string())
         .replace("{token_id}", &COMMAND.to_string())
         .replace("{project_id}", "default")

@@ -1,23 +1,13 @@
 //! Keys, joined requests and clients that leave (G5, S120, R69).
 
 use crate::support::*;
-use axum::body::Body;
 use harness_core::abort::AbortReason;
 use harness_core::refusal::Refused;
 use harness_core::view::{OperationResult, OutcomeStatus};
-use http::Request;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::Notify;
-
-fn keyed(path: &str, key: &str, body: Value) -> Request<Body> {
-    let mut request = post(path, body);
-    request
-        .headers_mut()
-        .insert("idempotency-key", key.parse().unwrap());
-    request
-}
 
 fn goal() -> Value {
     json!({"operation": {"kind": "command", "text": "/goal  ship it"}})

@@ -107,6 +107,9 @@ async fn s100_capabilities_name_what_is_there() {
             "queue",
             "gates",
             "events",
+            "loops",
+            "compaction",
+            "shutdown",
             "operations"
         ])
     );

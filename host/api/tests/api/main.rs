@@ -13,9 +13,11 @@
 mod auth;
 mod commands;
 mod document;
+mod guide;
 mod idempotency;
 mod journey;
 mod lists;
+mod loops;
 mod refusals;
 mod streams;
 mod support;

@@ -231,6 +231,10 @@ async fn g2_queries_are_strict() {
         at("?x=1"),
         at("/harness-commands?revision=1"),
         at("/queue?cursor=bad"),
+        at("/loops?cursor=bad"),
+        at("/loops?limit=0"),
+        at("/loops?loop_id=1"),
+        at("/messages?loop_id=x"),
         at("/gates?cursor=bad"),
         at("/journal?limit=1001"),
         at("/journal?limit=0"),
@@ -424,9 +428,23 @@ async fn s110_unknown_ids_are_404_with_their_own_code() {
         ),
         (get("/v1/nothing"), "not_found"),
         (get("/nothing"), "not_found"),
-        (get(&at("/loops")), "not_found"),
-        (post(&at("/compact"), json!({})), "not_found"),
-        (post(&at("/shutdown"), json!({})), "not_found"),
+        (
+            get(&format!("/v1/sessions/{nobody}/loops")),
+            "session_not_found",
+        ),
+        (
+            get(&at(&format!("/messages?loop_id={nobody}"))),
+            "loop_not_found",
+        ),
+        (
+            post(&format!("/v1/sessions/{nobody}/shutdown"), json!({})),
+            "session_not_found",
+        ),
+        (
+            post(&format!("/v1/sessions/{nobody}/restore"), json!({})),
+            "session_not_found",
+        ),
+        (post(&at("/pause"), json!({})), "not_found"),
     ] {
         server.refuses(request, 404, code).await;
     }

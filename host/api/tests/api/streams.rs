@@ -3,10 +3,10 @@
 use crate::support::*;
 use axum::body::Body;
 use futures::StreamExt;
-use harness_api::plane::{Item, Start};
+use harness_api::plane::{EventFilter, Follow, Item, Loops, Start};
 use harness_core::ids::LoopId;
 use harness_journal::TokenScope::Read;
-use harness_session::Frame;
+use harness_session::{Frame, RowChange};
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -110,8 +110,9 @@ async fn s106_a_stream_begins_where_the_client_says() {
     *server.double.script.stream.lock().unwrap() = Some(futures::stream::empty().boxed());
     server.send(request).await;
     assert_eq!(
-        *server.double.script.starts.lock().unwrap(),
-        [Start::Now, Start::After(7), Start::After(9)]
+        *server.double.script.follows.lock().unwrap(),
+        [Start::Now, Start::After(7), Start::After(9)].map(Follow::from),
+        "and everything passes unless it says otherwise"
     );
     let mut bad = get(&at("/events"));
     bad.headers_mut()
@@ -120,60 +121,46 @@ async fn s106_a_stream_begins_where_the_client_says() {
 }
 
 #[tokio::test]
-async fn s63_filters_choose_loops_a_class_and_never_hide_the_session() {
+async fn s63_s106_a_filter_is_read_and_handed_down() {
     let server = server().await;
     let other = Uuid::from_u128(77);
-    let items = || {
-        vec![
-            frame(Some(1), "SessionActive", None, "{}"),
-            frame(Some(2), "TurnStarted", Some(LOOP), "{}"),
-            frame(Some(3), "TurnStarted", Some(other), "{}"),
-            frame(None, "TokenDelta", Some(LOOP), "{}"),
-            frame(None, "command_state_changed", None, "{}"),
-        ]
-    };
-    for (query, expected) in [
+    let these = |ids: &[Uuid]| Loops::These(ids.iter().copied().map(LoopId::from).collect());
+    for (query, enduring, ephemeral) in [
+        ("", Loops::All, Loops::All),
+        ("?enduring=none&ephemeral=all", these(&[]), Loops::All),
+        ("?ephemeral=none", Loops::All, these(&[])),
         (
-            "",
-            vec![
-                "SessionActive",
-                "TurnStarted",
-                "TurnStarted",
-                "TokenDelta",
-                "command_state_changed",
-            ],
-        ),
-        (
-            "?enduring=none&ephemeral=all",
-            vec!["SessionActive", "TokenDelta", "command_state_changed"],
-        ),
-        (
-            "?ephemeral=none",
-            vec![
-                "SessionActive",
-                "TurnStarted",
-                "TurnStarted",
-                "command_state_changed",
-            ],
-        ),
-        (
-            &format!("?enduring={other}&ephemeral={other}"),
-            vec!["SessionActive", "TurnStarted", "command_state_changed"],
-        ),
-        (
-            &format!("?enduring={other},{LOOP}&ephemeral=none"),
-            vec![
-                "SessionActive",
-                "TurnStarted",
-                "TurnStarted",
-                "command_state_changed",
-            ],
+            &format!("?enduring={other}&ephemeral={LOOP},{other}"),
+            these(&[other]),
+            these(&[LOOP, other]),
         ),
     ] {
-        let text = read(&server, &at(&format!("/events{query}")), items()).await;
-        let names: Vec<_> = outline(&text).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, expected, "{query}");
+        let text = read(&server, &at(&format!("/events{query}")), vec![snapshot()]).await;
+        assert_eq!(outline(&text)[0].0, "snapshot", "{query}");
+        let asked = server.double.script.follows.lock().unwrap().pop();
+        let filter = EventFilter {
+            enduring,
+            ephemeral,
+        };
+        assert_eq!(asked.unwrap().filter, filter, "{query}");
     }
+    for query in [
+        "?enduring=some",
+        "?ephemeral=",
+        "?enduring=all,none",
+        "?enduring=all&enduring=none",
+        &format!("?ephemeral={LOOP},"),
+    ] {
+        let problem = server
+            .refuses(get(&at(&format!("/events{query}"))), 400, "invalid_request")
+            .await;
+        let name = &query[1..query.find('=').unwrap()];
+        assert!(
+            problem["detail"].as_str().unwrap().contains(name),
+            "{problem}"
+        );
+    }
+    assert!(server.double.script.follows.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -235,8 +222,17 @@ async fn s106_streams_end_when_the_server_closes() {
 #[tokio::test]
 async fn s108_the_list_stream_sends_sessions_within_reach() {
     let server = server().await;
-    *server.double.script.lists.lock().unwrap() =
-        vec![session(SESSION, "default"), session(FOREIGN, "other")];
+    *server.double.script.lists.lock().unwrap() = [(SESSION, "default"), (FOREIGN, "other")]
+        .into_iter()
+        .flat_map(|(id, project)| {
+            let row = session(id, project);
+            let deleted = RowChange::Deleted {
+                id: row.id,
+                project_id: row.project_id.clone(),
+            };
+            [RowChange::Now(Arc::new(row)), deleted]
+        })
+        .collect();
     let read_all = |token: String, path: &'static str| {
         let app = &server;
         async move {
@@ -245,14 +241,33 @@ async fn s108_the_list_stream_sends_sessions_within_reach() {
                 .unwrap();
             let response = app.send(request).await;
             let bytes = response.into_body().collect().await.unwrap().to_bytes();
-            outline(std::str::from_utf8(&bytes).unwrap()).len()
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            let deleted = text
+                .lines()
+                .skip_while(|line| *line != "event: session_deleted")
+                .nth(1);
+            let project = path
+                .split_once('=')
+                .map_or("default", |(_, project)| project);
+            let id = if project == "default" {
+                SESSION
+            } else {
+                FOREIGN
+            };
+            assert_eq!(
+                deleted,
+                Some(&*format!(
+                    r#"data: {{"id":"{id}","project_id":"{project}"}}"#
+                ))
+            );
+            outline(&text).len()
         }
     };
-    assert_eq!(read_all(ADMIN.into(), "/v1/events").await, 2);
+    assert_eq!(read_all(ADMIN.into(), "/v1/events").await, 4);
     assert_eq!(
         read_all(ADMIN.into(), "/v1/events?project_id=other").await,
-        1
+        2
     );
     let token = server.token(&[Read], &["default"]).await;
-    assert_eq!(read_all(token, "/v1/events").await, 1);
+    assert_eq!(read_all(token, "/v1/events").await, 2);
 }

@@ -8,8 +8,10 @@ use super::settings::{Exposure, Settings, Tls};
 use super::written::{self, Written};
 use harness_core::ids::HarnessId;
 use harness_engine::{ComponentSource, Limits, ProviderSpec};
+use harness_session::GatePolicies;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toml::Spanned;
 
 /// Word that stands for the component inside the binary.
@@ -153,11 +155,22 @@ fn settings(cx: &mut Context<'_>, written: &Written) -> Settings {
         &mut s.slots,
     );
     sessions(cx, written, &mut s);
+    let gates = &written.gates;
+    s.gates = GatePolicies {
+        permission: gate_timeout(cx, "gates.permission.timeout", &gates.permission),
+        ask_user: gate_timeout(cx, "gates.ask_user.timeout", &gates.ask_user),
+    };
     s.workspace_root = written
         .workspace
         .root
         .as_ref()
-        .map(|root| workspace_root(cx, root));
+        .map(|root| workspace_root(cx, "root", root));
+    s.workspace_roots = written
+        .workspace
+        .roots
+        .iter()
+        .map(|root| workspace_root(cx, "roots", root))
+        .collect();
     time(
         cx,
         "workspace.wait",
@@ -239,6 +252,17 @@ fn sessions(cx: &mut Context<'_>, written: &Written, s: &mut Settings) {
     );
 }
 
+/// The policy of one kind of gate (S86).
+fn gate_timeout(
+    cx: &mut Context<'_>,
+    key: &str,
+    written: &written::GatePolicy,
+) -> Option<Duration> {
+    let mut timeout = Duration::ZERO;
+    time(cx, key, &written.timeout, SECOND..=DAY, &mut timeout);
+    written.timeout.as_ref().map(|_| timeout)
+}
+
 fn exposure(cx: &mut Context<'_>, server: &written::Server) -> Exposure {
     match (&server.tls, server.behind_proxy) {
         (None, false) => Exposure::Loopback,
@@ -293,16 +317,12 @@ fn allowed_origin(cx: &mut Context<'_>, written: &Spanned<String>) -> Option<Str
     None
 }
 
-fn workspace_root(cx: &mut Context<'_>, written: &Spanned<String>) -> PathBuf {
+fn workspace_root(cx: &mut Context<'_>, key: &str, written: &Spanned<String>) -> PathBuf {
     let path = cx.path(written.get_ref());
     if !path.is_dir() {
         let line = cx.line(written);
-        let message = format!("`workspace.root` is no directory: {}", path.display());
-        cx.report(Problem::new(
-            line,
-            message,
-            "create it, or leave the key out for a directory of the host's own",
-        ));
+        let message = format!("`workspace.{key}` is no directory: {}", path.display());
+        cx.report(Problem::new(line, message, "create it, or leave it out"));
     }
     path
 }

@@ -1,6 +1,7 @@
 //! The configuration as the host uses it: resolved and checked.
 
 use harness_engine::{Limits, ProviderSpec};
+use harness_session::GatePolicies;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,8 +21,13 @@ pub(crate) struct Settings {
     pub(crate) slots: usize,
     /// Lives of sessions.
     pub(crate) sessions: Sessions,
+    /// When gates are answered without a person (S86). Default: never.
+    pub(crate) gates: GatePolicies,
     /// Where the local workspace `default` is; `None`: `workspace` in the data directory.
     pub(crate) workspace_root: Option<PathBuf>,
+    /// Directories beneath which tokens that are limited to projects may make local workspaces.
+    /// Default: none.
+    pub(crate) workspace_roots: Vec<PathBuf>,
     /// Longest wait for a workspace that is being set up. Default 30 s.
     pub(crate) workspace_wait: Duration,
     /// Compilations at a time: 1 to 64. Default 2.
@@ -101,7 +107,9 @@ impl Default for Settings {
             allowed_origins: Vec::new(),
             slots: 32,
             sessions: Sessions::default(),
+            gates: GatePolicies::default(),
             workspace_root: None,
+            workspace_roots: Vec::new(),
             workspace_wait: Duration::from_secs(30),
             compiles: 2,
             instances: 1000,

@@ -2,6 +2,7 @@
 
 use super::{Environment, Exposure, Settings, resolve};
 use harness_engine::{Limits, ProcessCwd, Secret};
+use harness_session::GatePolicies;
 use std::path::Path;
 use std::time::Duration;
 
@@ -46,6 +47,24 @@ fn limits_of_a_provider_stand_over_those_of_all() {
     );
     assert_eq!(first.limits.drain, Duration::from_secs(2));
     assert_eq!(first.limits.cpu_slice, Limits::default().cpu_slice);
+}
+
+#[test]
+fn s86_each_kind_of_gate_has_its_timeout() {
+    assert_eq!(good("").gates, GatePolicies::default());
+    let settings = good("[gates.permission]\ntimeout = \"90s\"\n[gates.ask_user]\n");
+    assert_eq!(settings.gates.permission, Some(Duration::from_secs(90)));
+    assert_eq!(settings.gates.ask_user, None);
+    for (timeout, fits) in [
+        ("999ms", false),
+        ("1s", true),
+        ("24h", true),
+        ("25h", false),
+    ] {
+        let text = format!("[gates.ask_user]\ntimeout = \"{timeout}\"\n");
+        let resolved = resolve(&text, &Environment::of(&[]), Path::new("/"));
+        assert_eq!(resolved.is_ok(), fits, "{timeout}");
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(super) struct Written {
     pub(super) server: Server,
     pub(super) slots: Slots,
     pub(super) sessions: Sessions,
+    pub(super) gates: Gates,
     pub(super) workspace: Workspace,
     pub(super) engine: Engine,
     pub(super) limits: Limits,
@@ -67,11 +68,27 @@ pub(super) struct Sessions {
     pub(super) shutdown: Option<Spanned<WrittenDuration>>,
 }
 
+/// `[gates]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Gates {
+    pub(super) permission: GatePolicy,
+    pub(super) ask_user: GatePolicy,
+}
+
+/// `[gates.permission]` and `[gates.ask_user]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct GatePolicy {
+    pub(super) timeout: Option<Spanned<WrittenDuration>>,
+}
+
 /// `[workspace]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Workspace {
     pub(super) root: Option<Spanned<String>>,
+    pub(super) roots: Vec<Spanned<String>>,
     pub(super) wait: Option<Spanned<WrittenDuration>>,
 }
 

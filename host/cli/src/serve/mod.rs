@@ -12,6 +12,7 @@
 
 mod announce;
 mod files;
+mod gauges;
 mod listen;
 mod signals;
 
@@ -187,6 +188,7 @@ impl Running {
 
         let metrics = telemetry.metrics();
         tokio::spawn(Telemetry::upkeep(metrics.clone()));
+        let (measured, journal) = (host.clone(), store.clone());
         let state = ApiState::new(ApiParts {
             plane: Arc::new(host.clone()),
             providers: Arc::new(registry.clone()),
@@ -194,7 +196,11 @@ impl Running {
                 .with_hosts(settings.allowed_hosts.iter().cloned())
                 .with_origins(settings.allowed_origins.iter().cloned()),
             bootstrap: bootstrap.map(harness_api::hash_token),
-            metrics: Some(Arc::new(move || metrics.render())),
+            metrics: Some(Arc::new(move || {
+                gauges::set(&measured.load(), &journal.metrics());
+                metrics.render()
+            })),
+            workspace_roots: settings.workspace_roots.clone(),
             join_trace: telemetry.join_trace(),
             max_body: None,
             ping: None,
@@ -328,6 +334,7 @@ fn host_config(settings: &Settings) -> HostConfig {
         native_turns_per_minute: sessions.native_turns_per_minute,
         link_messages_per_second: sessions.link_messages_per_second,
         shutdown: sessions.shutdown,
+        gates: settings.gates,
         ..HostConfig::default()
     }
 }

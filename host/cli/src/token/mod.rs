@@ -69,7 +69,7 @@ impl Tokens {
         if let (Some(url), Some(token)) = (&args.url, &args.token) {
             return Ok(Self::Host(Remote::new(url, token)?));
         }
-        let dir = DataDir::open(args.data.data_dir.as_deref())?;
+        let dir = DataDir::existing(args.data.data_dir.as_deref())?;
         let error = match SqliteStore::open(&SqliteOptions::new(dir.path())) {
             Ok(store) => return Ok(Self::Store(dir, store)),
             Err(error) => error,
@@ -114,9 +114,20 @@ impl Tokens {
     ) -> Result<(Token, String), Failure> {
         match self {
             Self::Host(host) => host.create(name, scopes, projects).await,
-            Self::Store(dir, store) => create(store, name, scopes, projects)
-                .await
-                .map_err(|e| Failure::store(dir.path(), &e)),
+            Self::Store(dir, store) => {
+                let failed = |error| Failure::store(dir.path(), &error);
+                for id in projects {
+                    if store.project(id.clone()).await.map_err(failed)?.is_none() {
+                        return Err(Failure::new(
+                            Kind::Failed,
+                            format_args!(
+                                "there is no project `{id}`\n    remedy: make it first, with POST /v1/projects of a running host, or leave --project out"
+                            ),
+                        ));
+                    }
+                }
+                create(store, name, scopes, projects).await.map_err(failed)
+            }
         }
     }
 

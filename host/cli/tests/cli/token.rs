@@ -7,6 +7,38 @@ fn a_token_is_created_listed_and_revoked_without_a_host() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let data = data.to_str().unwrap();
+    let nowhere = run(&["token", "list", "--data-dir", data]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(
+        err(&nowhere).contains("is no data directory") && err(&nowhere).contains("harness serve"),
+        "{}",
+        err(&nowhere)
+    );
+    assert!(
+        !dir.path().join("data").exists(),
+        "a mistyped path makes no directory"
+    );
+    let mut first = Serving::start(dir.path().join("data").as_path(), |command| {
+        command.env("HARNESS_TOKEN", "bootstrap-0123456789");
+    });
+    first.signal("TERM");
+    assert!(first.end().0.success());
+    let nobody = run(&[
+        "token",
+        "create",
+        "--name",
+        "ci",
+        "--project",
+        "nope",
+        "--data-dir",
+        data,
+    ]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(
+        err(&nobody).contains("no project `nope`") && err(&nobody).contains("remedy"),
+        "{}",
+        err(&nobody)
+    );
     let created = run(&[
         "token",
         "create",
@@ -119,4 +151,22 @@ fn a_running_host_is_asked_instead_when_there_is_a_token() {
         .to_owned();
     assert!(with(admin, &["token", "revoke", &id]).status.success());
     assert!(err(&with(&reader, &["token", "list"])).contains("not a token of this host"));
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_used_is_told_with_its_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let beneath = file.join("data");
+    for args in [["serve"].as_slice(), &["token", "list"]] {
+        let mut command = harness(args);
+        let refused = command.arg("--data-dir").arg(&beneath).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{args:?}");
+        let shown = err(&refused);
+        assert!(
+            shown.contains("file/data") && shown.contains("remedy: "),
+            "{shown}"
+        );
+    }
 }

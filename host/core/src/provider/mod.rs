@@ -68,7 +68,8 @@ pub trait Harness: Send + Sync + 'static {
     fn info(&self) -> Option<Arc<HarnessInfo>>;
     /// Where it stands now.
     fn status(&self) -> HarnessStatus;
-    /// A fresh instance, with `run` started in it.
+    /// A fresh instance, in which `run` is entered before any other call. It may still be starting:
+    /// what keeps it from it ends the calls made of it.
     ///
     /// # Errors
     /// [`CallError::Unavailable`] while loading, quarantined or backing off.

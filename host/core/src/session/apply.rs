@@ -4,7 +4,7 @@ use super::Record;
 use super::state::{LoopState, MAX_UNCERTAIN, OpenOperation, OpenTurn, State, Waiting};
 use crate::command::{Agency, Command, CommandBody};
 use crate::content::parts_of;
-use crate::event::{Event, EventBody, InterruptReason};
+use crate::event::{Event, EventBody, InterruptReason, Runtime};
 use crate::ids::{CommandId, LoopId, Seq};
 use crate::view::{OutcomeStatus, RowError, Status, UncertainOperation};
 use std::collections::VecDeque;
@@ -53,6 +53,7 @@ impl State {
             active_loop: LoopId::ZERO,
             loops: indexmap::IndexMap::new(),
             settled: Status::Completed,
+            stopped: false,
             error: None,
             run_id: None,
             active: false,
@@ -84,6 +85,31 @@ impl State {
             seq,
             what: format!("loop {id} does not exist"),
         })
+    }
+
+    fn primary_mut(&mut self, seq: Seq) -> Result<&mut LoopState, Contradiction> {
+        let primary = self.loops.values_mut().next();
+        primary.ok_or_else(|| Contradiction {
+            seq,
+            what: "the session has no loop yet".into(),
+        })
+    }
+
+    fn answer_waiter(
+        &mut self,
+        loop_id: LoopId,
+        waiter: CommandId,
+        resolved: bool,
+        seq: Seq,
+    ) -> Result<(), Contradiction> {
+        let waiters = &mut self.loop_mut(loop_id, seq)?.compact_waiters;
+        match waiters.shift_remove(&waiter) {
+            Some(committed) if committed == resolved => Ok(()),
+            _ => Err(Contradiction {
+                seq,
+                what: format!("compaction waiter {waiter} does not match its compaction"),
+            }),
+        }
     }
 
     fn apply_command(&mut self, command: &Command, seq: Seq) -> Result<(), Contradiction> {
@@ -132,6 +158,10 @@ impl State {
                 let known = &mut self.loop_mut(*loop_id, seq)?.native_turns;
                 Arc::make_mut(known).insert(native_turn_id.clone(), false);
             }
+            CommandBody::Compact { loop_id, .. } => {
+                let waiters = &mut self.loop_mut(*loop_id, seq)?.compact_waiters;
+                waiters.insert(header.command_id, false);
+            }
             CommandBody::Interrupt {} => self.disarmed = true,
             // Their consequences are events of their own (S19).
             CommandBody::CancelQueuedInput { .. }
@@ -139,7 +169,6 @@ impl State {
             | CommandBody::ApproveToolCall { .. }
             | CommandBody::DenyToolCall { .. }
             | CommandBody::ProvideUserInput { .. }
-            | CommandBody::Compact { .. }
             | CommandBody::Shutdown {}
             | CommandBody::ReleaseHeldInput { .. }
             | CommandBody::SubagentResult { .. }
@@ -161,10 +190,9 @@ impl State {
             EventBody::SessionStarted { .. } => return wrong("a second SessionStarted"),
             EventBody::SessionActive {} => self.active = true,
             EventBody::SessionIdle {} => self.active = false,
-            EventBody::SessionStopped {} => self.settled = Status::Stopped,
-            EventBody::RestoreStarted {}
-            | EventBody::RestoreDone {}
-            | EventBody::RestoreErrored { .. } => {}
+            EventBody::SessionStopped {} => self.stopped = true,
+            EventBody::RestoreDone {} => self.stopped = false,
+            EventBody::RestoreStarted {} | EventBody::RestoreErrored { .. } => {}
             EventBody::ConfigurationAdopted { epoch, .. } => self.config_epoch = *epoch,
             EventBody::SessionParamsChanged {
                 title,
@@ -180,6 +208,8 @@ impl State {
                     self.title.clone_from(title);
                 }
                 if let Some(model) = model {
+                    // The last write wins (S71), and another model does not take the old effort.
+                    self.primary_mut(seq)?.inference = Runtime::default();
                     self.model = Some(model.clone()).filter(|m| !m.is_empty());
                 }
                 if let Some(params) = params {
@@ -187,20 +217,62 @@ impl State {
                 }
                 if let Some(agent) = agent {
                     self.agent.clone_from(agent);
-                    let active = self.loop_mut(LoopId::ZERO, seq)?;
-                    active.harness.clone_from(agent);
-                    active.native_session_id = None;
-                    active.native_turns = Arc::default();
+                    let primary = self.primary_mut(seq)?;
+                    primary.harness.clone_from(agent);
+                    primary.native_session_id = None;
+                    primary.native_turns = Arc::default();
+                    // Another harness does not know the old one's modes and models.
+                    primary.mode.clear();
+                    primary.inference = Runtime::default();
                 }
             }
-            EventBody::LoopStarted { harness_id, .. } => {
-                self.loops.insert(
-                    event.loop_id,
-                    LoopState::new(event.loop_id, harness_id.clone()),
-                );
+            EventBody::LoopStarted {
+                harness_id,
+                parent_loop_id,
+                model,
+            } => {
+                let (id, harness) = (event.loop_id, harness_id.clone());
+                let started = LoopState::new(id, *parent_loop_id, harness, model.clone());
+                self.loops.insert(event.loop_id, started);
                 if self.active_loop.is_zero() {
                     self.active_loop = event.loop_id;
                 }
+            }
+            EventBody::ActiveLoopChanged { active_loop_id, .. } => {
+                self.loop_mut(*active_loop_id, seq)?;
+                self.active_loop = *active_loop_id;
+                self.settings_epoch += 1;
+            }
+            EventBody::LoopModeChanged { mode, .. } => {
+                let loop_state = self.loop_mut(event.loop_id, seq)?;
+                loop_state.mode.clone_from(mode);
+                loop_state.inference = Runtime::default();
+                self.settings_epoch += 1;
+            }
+            EventBody::LoopInferenceChanged { runtime } => {
+                self.loop_mut(event.loop_id, seq)?
+                    .inference
+                    .clone_from(runtime);
+                self.settings_epoch += 1;
+            }
+            EventBody::CompactionCommitted { .. } => {
+                let waiters = &mut self.loop_mut(event.loop_id, seq)?.compact_waiters;
+                if waiters.is_empty() || waiters.values().any(|committed| *committed) {
+                    return wrong("a compaction ends that nobody asked for");
+                }
+                waiters.values_mut().for_each(|committed| *committed = true);
+            }
+            EventBody::CompactionRejected { .. } => {
+                let waiters = &self.loop_mut(event.loop_id, seq)?.compact_waiters;
+                if waiters.is_empty() || waiters.values().any(|committed| *committed) {
+                    return wrong("a compaction ends that nobody asked for");
+                }
+            }
+            EventBody::CompactWaiterResolved {} => {
+                self.answer_waiter(event.loop_id, cause, true, seq)?;
+            }
+            EventBody::CompactWaiterRejected { .. } => {
+                self.answer_waiter(event.loop_id, cause, false, seq)?;
             }
             EventBody::LoopIdle {} => self.loop_mut(event.loop_id, seq)?.running = false,
             EventBody::NativeSessionBound { native_session_id } => {
@@ -233,7 +305,9 @@ impl State {
                 let loop_state = self.loop_mut(event.loop_id, seq)?;
                 let fits = if event.turn_id.is_zero() {
                     // An idle control's group names it; a message outside any turn names nothing.
-                    event.cause.command_id.is_none() || loop_state.is_open_control(cause)
+                    event.cause.command_id.is_none()
+                        || loop_state.is_open_control(cause)
+                        || loop_state.compact_waiters.contains_key(&cause)
                 } else {
                     loop_state.is_in_turn(event.turn_id)
                 };
@@ -295,6 +369,7 @@ impl State {
             | EventBody::ToolStarted { .. }
             | EventBody::ToolCompleted { .. }
             | EventBody::InputQueued {}
+            | EventBody::CompactionStarted {}
             | EventBody::CommandStateChanged { .. } => {
                 return wrong("an ephemeral event in the journal");
             }

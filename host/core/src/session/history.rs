@@ -2,9 +2,9 @@
 
 use super::Record;
 use crate::command::CommandBody;
-use crate::content::{Message, Role};
+use crate::content::{Message, Part, Role};
 use crate::event::EventBody;
-use crate::ids::{CommandId, LoopId, TurnId};
+use crate::ids::{CommandId, LoopId, MessageId, TurnId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Saved conversations by loop.
@@ -37,6 +37,20 @@ impl History {
             }
             | EventBody::TurnFoldedInto { message } => std::slice::from_ref(message),
             EventBody::StepDone { messages, .. } => messages,
+            EventBody::CompactionCommitted {
+                summary: Some(text),
+                ..
+            } => {
+                let summary = Message {
+                    id: MessageId(event.id.0),
+                    role: Role::System,
+                    turn_id: None,
+                    created_at: event.at,
+                    parts: vec![Part::Text { text: text.clone() }],
+                };
+                self.loops.insert(event.loop_id, vec![summary]);
+                return;
+            }
             _ => return,
         };
         let loop_id = if event.loop_id.is_zero() {

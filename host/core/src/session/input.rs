@@ -3,11 +3,13 @@
 use super::live::{InvocationId, LinkId};
 use crate::abort::AbortReason;
 use crate::content::{Block, Message, NewMessage, Usage};
-use crate::event::Event;
+use crate::event::{Event, Runtime};
 use crate::gate::{ApprovalDecision, FormAnswer, GateAsk, GateReply};
 use crate::ids::{CommandId, GateId, HarnessId, LoopId};
 use crate::operation::{Execution, Operation};
-use crate::provider::{CallError, ChannelError, NativeTurn, Outcome, Params, PromptInput};
+use crate::provider::{
+    CallError, ChannelError, Compaction, ModelSpec, NativeTurn, Outcome, Params, PromptInput,
+};
 use crate::refusal::Refused;
 use crate::view::OperationResult;
 
@@ -39,7 +41,7 @@ pub struct Reserve {
     pub settings_epoch: u64,
     /// The last reserve that preparation saw.
     pub run_id: Option<crate::ids::RunId>,
-    /// [`super::Live::state_epoch`] before the read that the revision was compared with.
+    /// [`super::LiveLoop::state_epoch`] before the read that the revision was compared with.
     pub state_epoch: Option<u64>,
     /// It has waited for a starting prompt already (R65).
     pub waited: bool,
@@ -155,6 +157,8 @@ pub enum Input {
     },
     /// The provider dropped its call (N17).
     Unasked(GateId),
+    /// The gate's policy answers: its time is up (S86).
+    GateTimeout(GateId),
     /// A person answers.
     Answer {
         /// Who.
@@ -164,37 +168,107 @@ pub enum Input {
         /// The answer.
         reply: GateReply,
     },
+    /// A new loop (S30).
+    CreateLoop {
+        /// Its id.
+        loop_id: LoopId,
+        /// Its harness.
+        harness_id: HarnessId,
+        /// Its model.
+        model: Option<String>,
+        /// Its mode; empty: the base mode.
+        mode: String,
+    },
+    /// Makes a loop the active one (S35).
+    SetActiveLoop(LoopId),
+    /// Another mode for a loop (S20).
+    SetLoopMode {
+        /// The loop.
+        loop_id: LoopId,
+        /// The mode; empty: the base mode.
+        mode: String,
+    },
+    /// Another model or effort for a loop (S21).
+    ChangeInference {
+        /// The loop.
+        loop_id: LoopId,
+        /// Models that were found natively.
+        native: Vec<ModelSpec>,
+        /// The model; unchanged when absent.
+        model: Option<String>,
+        /// The effort; unchanged when absent.
+        effort: Option<String>,
+    },
+    /// Compacts the conversation of a loop (S34).
+    Compact {
+        /// Who asked.
+        origin: Origin,
+        /// The loop; the active one when absent.
+        loop_id: Option<LoopId>,
+    },
+    /// `compact` returned.
+    Compacted {
+        /// The invocation.
+        invocation: InvocationId,
+        /// How.
+        result: Result<Compaction, CallError>,
+        /// Messages that are complete and not committed.
+        messages: Vec<Message>,
+    },
     /// Stop (R67).
     Interrupt {
         /// Who asked.
         origin: Origin,
+        /// The loop with its delegates; every loop when absent (S90).
+        loop_id: Option<LoopId>,
     },
-    /// Every activity ended after a stop, or the drain bound passed.
-    ActivitiesSettled,
+    /// The stop of that command did not end within its bound: its loops are freed (S91).
+    BarrierExpired(CommandId),
+    /// Every activity of the loop ended after a stop, or the drain bound passed.
+    ActivitiesSettled(LoopId),
     /// The HTTP request of an operation is gone (R69).
     CallerGone(CommandId),
     /// The native side began a turn (N6).
     Announce {
+        /// The loop whose instance said it.
+        loop_id: LoopId,
         /// Its number.
         id: LinkId,
         /// What.
         turn: NativeTurn,
     },
-    /// So many announcements are held back by their rate.
-    Paced(usize),
+    /// So many announcements of the loop are held back by their rate.
+    Paced {
+        /// The loop.
+        loop_id: LoopId,
+        /// How many.
+        announcements: usize,
+    },
     /// The announcing call was dropped.
     Unannounce(LinkId),
     /// A message outside any turn (N11).
-    LinkAppend(NewMessage),
+    LinkAppend {
+        /// The loop whose instance said it.
+        loop_id: LoopId,
+        /// What it says.
+        message: NewMessage,
+    },
     /// An activity began.
     ActivityBegan {
+        /// The loop whose instance opened it.
+        loop_id: LoopId,
         /// Its number.
         id: LinkId,
         /// Its label.
         label: String,
     },
     /// An activity ended.
-    ActivityEnded(LinkId),
+    ActivityEnded {
+        /// The loop.
+        loop_id: LoopId,
+        /// Its number.
+        id: LinkId,
+    },
     /// Takes a queued or held input back (S46).
     Retract {
         /// Who asked.
@@ -224,12 +298,18 @@ pub enum Input {
         /// Another harness.
         agent: Option<HarnessId>,
     },
-    /// The provider says its command state changed (G7).
-    StateChanged,
+    /// The provider of that loop says its command state changed (G7).
+    StateChanged(LoopId),
     /// Looks whether something waits that can go on now. Fed after every other input.
     Advance,
     /// Repairs what a lost process left open (§6.1).
     Restore,
+    /// Shuts the session down for good (S94).
+    Shutdown(Origin),
+    /// What runs did not end within the bound of its phase: the session stops without it.
+    ShutdownExpired,
+    /// Takes a session that was shut down up again (S102).
+    Reopen,
     /// The host shuts down: what runs is stopped, nothing new is admitted.
     Close,
     /// The journal refused an enduring event (S62).
@@ -245,6 +325,13 @@ pub enum Answer {
     Accepted,
     /// Interrupted, retracted.
     Bool(bool),
+    /// What the next turn of a loop uses (S20).
+    LoopRuntime {
+        /// Its mode.
+        mode: String,
+        /// Its model and effort.
+        runtime: Runtime,
+    },
     /// These were released.
     Released(Vec<CommandId>),
     /// The operation runs as this invocation; its result comes as [`Effect::Resolve`].
@@ -259,8 +346,10 @@ pub enum Answer {
     Approved(ApprovalDecision),
     /// The folded inputs.
     Inputs(Vec<PromptInput>),
-    /// Wait: stop under way, its end comes as [`Effect::Stopped`].
-    Stopping,
+    /// Wait: the session shuts down, the end comes as [`Effect::ShutDown`].
+    ShuttingDown,
+    /// Wait: the stop of that command is under way, its end comes as [`Effect::Stopped`].
+    Stopping(CommandId),
     /// A host import is refused.
     Channel(ChannelError),
     /// Refused.
@@ -308,6 +397,15 @@ pub enum Effect {
         /// The native turn.
         native_turn_id: String,
     },
+    /// Calls `compact`.
+    Compact {
+        /// The invocation.
+        invocation: InvocationId,
+        /// The loop.
+        loop_id: LoopId,
+        /// The first command that asked for it.
+        command_id: CommandId,
+    },
     /// Calls `done` on what the invocation started.
     CallDone(InvocationId),
     /// Fires an invocation's abort signal.
@@ -340,25 +438,29 @@ pub enum Effect {
         /// The answer.
         result: Result<(), ChannelError>,
     },
-    /// Fires the signal of every activity; when the drain bound passes and one is still open, the
+    /// Fires the signal of every activity of the loop; when the drain bound passes and one is still open, the
     /// instance is disposed of. Ends in [`Input::ActivitiesSettled`].
-    AbortActivities,
+    AbortActivities(LoopId),
     /// An ephemeral event for who listens now.
     Publish(Box<Event>),
-    /// The free slot that was offered is kept.
-    TakeSlot,
+    /// The free slot that was offered is the loop's.
+    TakeSlot(LoopId),
     /// The pool is overdrawn by one (N8).
-    OverdrawSlot,
-    /// A slot is wanted; [`Input::Advance`] comes when it is there.
-    WaitForSlot,
-    /// The slot, or the wish for one, is given back.
-    ReleaseSlot,
+    OverdrawSlot(LoopId),
+    /// The loop wants a slot; [`Input::Advance`] comes when it is there.
+    WaitForSlot(LoopId),
+    /// The loop's slot, or its wish for one, is given back.
+    ReleaseSlot(LoopId),
     /// A prompt's handle is there, or its startup failed: controls that wait ask again.
     RetryWaiting,
-    /// The stop has ended.
-    Stopped,
-    /// The command state may have changed: one coalesced G7 frame.
-    NotifyState,
+    /// The stop of that command has ended.
+    Stopped(CommandId),
+    /// The session has stopped: its instances are disposed of, and who asked is told.
+    ShutDown,
+    /// Feeds [`Input::BarrierExpired`] when the bound of that stop has passed (S91).
+    WatchBarrier(CommandId),
+    /// The loop's command state may have changed: one coalesced G7 frame.
+    NotifyState(LoopId),
     /// The first operation of the row was accepted, or a later one (R49).
     Hook {
         /// True for the first.
@@ -367,5 +469,5 @@ pub enum Effect {
         command_id: CommandId,
     },
     /// The loop's instance belongs to another harness now: dispose of it.
-    DisposeInstance,
+    DisposeInstance(LoopId),
 }

@@ -9,7 +9,7 @@ use crate::event::{Failure, InterruptReason};
 use crate::ids::{CommandId, GateId, HarnessId, LoopId, RunId, TurnId};
 use crate::operation::Execution;
 use crate::provider::NativeTurn;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Number of an invocation, unique in the life of a session's actor.
 pub type InvocationId = u64;
@@ -23,18 +23,30 @@ pub struct Live {
     pub faulted: Option<String>,
     /// The host shuts down: nothing new is admitted.
     pub closing: bool,
+    /// The session shuts down by this command: nothing new is admitted (S94).
+    pub shutdown: Option<CommandId>,
+    /// What runs in each loop, and what waits for it. A loop that is not in it is at rest.
+    pub loops: BTreeMap<LoopId, LiveLoop>,
+    /// Stops that were claimed and have not ended (R67, S91): a loop is marked while one of them
+    /// names it.
+    pub stops: Vec<Stop>,
+    /// Which invocation each open gate belongs to.
+    pub gates: BTreeMap<GateId, InvocationId>,
+    /// Last invocation number given.
+    pub last_invocation: InvocationId,
+}
+
+/// In-memory state of one loop.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveLoop {
     /// The live turn or idle control.
     pub owner: Option<Owner>,
-    /// A stop was claimed and has not finished (R67).
-    pub stop: Option<Stop>,
-    /// Whether the session holds an execution slot.
+    /// Whether the loop holds an execution slot.
     pub slot: bool,
     /// The slot it holds overdraws the pool; it is repaid when its run ends (N8).
     pub overdrawn: bool,
     /// Whether it waits for one.
     pub waits_for_slot: bool,
-    /// Which invocation each open gate belongs to.
-    pub gates: BTreeMap<GateId, InvocationId>,
     /// Announcements that are held back by their rate and have not arrived (N11).
     pub paced: usize,
     /// Announcements that wait.
@@ -43,17 +55,15 @@ pub struct Live {
     pub activities: BTreeMap<LinkId, String>,
     /// Counts notifications of changed command state (G7).
     pub state_epoch: u64,
-    /// Last invocation number given.
-    pub last_invocation: InvocationId,
 }
 
-/// A claimed stop.
+/// A claimed stop. It ends when everything in its loops has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stop {
-    /// The interrupt command.
+    /// The interrupt command; zero for a shutdown.
     pub command_id: CommandId,
-    /// Why the run ends.
-    pub reason: InterruptReason,
+    /// The loops it marked, all of them before anything was sent to any (S90).
+    pub loops: BTreeSet<LoopId>,
 }
 
 /// An announcement that waits for its turn to be possible (N6).
@@ -97,6 +107,8 @@ pub enum Kind {
     Operation(Execution),
     /// An adopted native turn.
     Native,
+    /// A compaction; it is no turn and takes no slot (S95).
+    Compaction,
 }
 
 /// One invocation in flight.
@@ -138,21 +150,61 @@ pub enum Ending {
     Interrupted(InterruptReason),
 }
 
+/// A loop at rest.
+static AT_REST: LiveLoop = LiveLoop {
+    owner: None,
+    slot: false,
+    overdrawn: false,
+    waits_for_slot: false,
+    paced: 0,
+    announced: VecDeque::new(),
+    activities: BTreeMap::new(),
+    state_epoch: 0,
+};
+
 impl Live {
+    /// What runs in that loop.
+    #[must_use]
+    pub fn of(&self, loop_id: LoopId) -> &LiveLoop {
+        self.loops.get(&loop_id).unwrap_or(&AT_REST)
+    }
+
+    pub(super) fn of_mut(&mut self, loop_id: LoopId) -> &mut LiveLoop {
+        self.loops.entry(loop_id).or_default()
+    }
+
+    /// The owner that an invocation in flight belongs to.
+    #[must_use]
+    pub fn owner_of(&self, id: InvocationId) -> Option<&Owner> {
+        self.owners().find(|o| o.invocations.contains_key(&id))
+    }
+
+    pub(super) fn owner_of_mut(&mut self, id: InvocationId) -> Option<&mut Owner> {
+        let mut owners = self.loops.values_mut().filter_map(|l| l.owner.as_mut());
+        owners.find(|o| o.invocations.contains_key(&id))
+    }
+
+    /// Every owner, in the order of the loops' ids.
+    pub fn owners(&self) -> impl Iterator<Item = &Owner> {
+        self.loops.values().filter_map(|l| l.owner.as_ref())
+    }
+
     /// An invocation in flight.
     #[must_use]
     pub fn invocation(&self, id: InvocationId) -> Option<&Invocation> {
-        self.owner.as_ref().and_then(|o| o.invocations.get(&id))
+        self.owner_of(id).and_then(|o| o.invocations.get(&id))
     }
 
-    /// Whether nothing keeps an instance busy (N5), apart from open gates.
+    /// Whether a stop was claimed that has not ended there (S91).
+    #[must_use]
+    pub fn is_marked(&self, loop_id: LoopId) -> bool {
+        self.stops.iter().any(|s| s.loops.contains(&loop_id))
+    }
+
+    /// Whether nothing keeps an instance of the session busy (N5), apart from open gates.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.owner.is_none()
-            && self.stop.is_none()
-            && self.announced.is_empty()
-            && self.paced == 0
-            && self.activities.is_empty()
+        self.stops.is_empty() && self.loops.values().all(LiveLoop::is_quiet)
     }
 
     pub(super) fn next_invocation(&mut self) -> InvocationId {
@@ -161,7 +213,33 @@ impl Live {
     }
 }
 
+impl LiveLoop {
+    /// Whether nothing keeps the loop's instance busy (N5), apart from open gates.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.owner.is_none() && !self.has_more()
+    }
+
+    /// Whether all that a stop aborts has ended. An announcement that is held back is none of it:
+    /// it is answered when it comes.
+    pub(super) fn rests(&self) -> bool {
+        self.owner.is_none() && self.activities.is_empty()
+    }
+
+    /// Whether something that a stop ends goes on beside the owner.
+    pub(super) fn has_more(&self) -> bool {
+        !self.activities.is_empty() || !self.announced.is_empty() || self.paced > 0
+    }
+}
+
 impl Owner {
+    /// Whether it is a compaction.
+    #[must_use]
+    pub fn compacts(&self) -> bool {
+        let runner = self.invocations.get(&self.runner);
+        runner.is_some_and(|i| i.kind == Kind::Compaction)
+    }
+
     /// Whether a turn's startup call or `done` has not returned.
     #[must_use]
     pub fn turn_is_running(&self) -> bool {

@@ -18,20 +18,22 @@ mod sink;
 mod state;
 
 pub use apply::Contradiction;
+pub use decide::{MAX_COMPACT_WAITERS, MAX_LOOPS, MAX_SUMMARY};
 pub use history::History;
 pub use input::*;
 pub use live::*;
-pub use settings::{check_model, effective_params, merge_params};
+pub use settings::{check_effort, check_model, effective_params, merge_params};
 pub use sink::{Sink, SinkError};
 pub use state::*;
 
 use crate::codec::{self, CodecError, Encoded};
 use crate::command::Command;
 use crate::event::{Event, Visibility};
-use crate::ids::{Ids, Seq};
+use crate::ids::{HarnessId, Ids, Seq};
 use crate::provider::HarnessInfo;
 use crate::view::{RowError, SessionView, Snapshot, Status};
 use jiff::Timestamp;
+use std::sync::Arc;
 
 /// A durable record of a session's journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,8 +81,8 @@ pub struct Cx<'a> {
     pub now: Timestamp,
     /// Fresh ids.
     pub ids: &'a mut dyn Ids,
-    /// What the loop's harness declares; `None` while it is not installed or not described.
-    pub harness: Option<&'a HarnessInfo>,
+    /// What a harness declares; `None` while it is not installed or not described.
+    pub harness: &'a dyn Fn(&HarnessId) -> Option<Arc<HarnessInfo>>,
     /// Whether a free slot is offered.
     pub slot_free: bool,
     /// The operator allows native turns (N11).
@@ -164,7 +166,7 @@ impl Session {
     #[must_use]
     pub fn status(&self) -> Status {
         let status = self.state.status();
-        if self.live.faulted.is_some() && self.live.owner.is_none() {
+        if self.live.faulted.is_some() && self.live.owners().next().is_none() {
             Status::Failed
         } else {
             status
@@ -182,8 +184,9 @@ impl Session {
                 message: "the journal refused a durable event; restart the host".into(),
             });
         }
-        view.activities = self.live.activities.values().cloned().collect();
-        if let Some(owner) = &self.live.owner {
+        let loops = self.live.loops.values();
+        view.activities = loops.flat_map(|l| l.activities.values().cloned()).collect();
+        if let Some(owner) = &self.live.of(self.state.active_loop).owner {
             view.run_id = Some(owner.run_id);
         }
         view

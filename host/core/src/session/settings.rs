@@ -67,6 +67,39 @@ pub fn effective_params(info: &HarnessInfo, given: &Params) -> Result<Params, St
     merge_params(info, &defaults, given)
 }
 
+/// Whether a model takes an effort.
+///
+/// # Errors
+/// The efforts it takes, in words.
+pub fn check_effort(
+    info: &HarnessInfo,
+    native: &[ModelSpec],
+    model: Option<&str>,
+    effort: &str,
+) -> Result<(), String> {
+    let models = if native.is_empty() {
+        &info.models
+    } else {
+        native
+    };
+    let chosen = models.iter().find(|m| Some(m.id.as_str()) == model);
+    // Without a model that is known, an effort that some model takes may fit.
+    let efforts: Vec<&str> = match chosen {
+        Some(model) => model.efforts.iter().map(String::as_str).collect(),
+        None => {
+            let all = models.iter().flat_map(|m| &m.efforts);
+            all.map(String::as_str).collect()
+        }
+    };
+    if efforts.contains(&effort) {
+        return Ok(());
+    }
+    Err(format!(
+        "the effort `{effort}` is not one of: {}",
+        efforts.join(", ")
+    ))
+}
+
 /// Whether a model may be selected. `native`: what detection found, if anything.
 ///
 /// # Errors

@@ -7,7 +7,7 @@
 
 use crate::command::Agency;
 use crate::content::Block;
-use crate::event::NativeOrigin;
+use crate::event::{NativeOrigin, Runtime};
 use crate::gate::Gate;
 use crate::ids::{
     CommandId, GateId, HarnessId, LoopId, ProjectId, RunId, Seq, SessionId, TurnId, WorkspaceId,
@@ -17,7 +17,7 @@ use crate::provider::Params;
 use crate::view::{LoopView, QueuedInput, RowError, SessionView, Status, UncertainOperation};
 use indexmap::IndexMap;
 use jiff::Timestamp;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Uncertain operations kept for display (S108).
@@ -50,6 +50,8 @@ pub struct State {
     pub loops: IndexMap<LoopId, LoopState>,
     /// How the last unit of work settled.
     pub settled: Status,
+    /// It was shut down and not restored since (S94).
+    pub stopped: bool,
     /// Why it failed.
     pub error: Option<RowError>,
     /// The last reserve.
@@ -75,8 +77,18 @@ pub struct State {
 pub struct LoopState {
     /// Its id.
     pub id: LoopId,
+    /// The loop that started it, for a delegate; it alone addresses it (S96).
+    pub parent: Option<LoopId>,
     /// Its harness.
     pub harness: HarnessId,
+    /// Host-owned mode; empty is the base mode (S20).
+    pub mode: String,
+    /// The model it was made with.
+    pub model: Option<String>,
+    /// Model and effort that were set over that; a change of mode clears them (S71).
+    pub inference: Runtime,
+    /// `Compact` commands without a reply; true once their compaction was committed (S95).
+    pub compact_waiters: IndexMap<CommandId, bool>,
     /// The native conversation.
     pub native_session_id: Option<String>,
     /// Turns begun.
@@ -137,10 +149,20 @@ pub struct OpenOperation {
 }
 
 impl LoopState {
-    pub(super) fn new(id: LoopId, harness: HarnessId) -> Self {
+    pub(super) fn new(
+        id: LoopId,
+        parent: Option<LoopId>,
+        harness: HarnessId,
+        model: Option<String>,
+    ) -> Self {
         Self {
             id,
+            parent,
             harness,
+            mode: String::new(),
+            model,
+            inference: Runtime::default(),
+            compact_waiters: IndexMap::new(),
             native_session_id: None,
             turns: 0,
             inbox: VecDeque::new(),
@@ -175,6 +197,37 @@ impl LoopState {
 }
 
 impl State {
+    /// A loop with all its delegates, and theirs.
+    #[must_use]
+    pub fn subtree(&self, root: LoopId) -> BTreeSet<LoopId> {
+        let mut tree = BTreeSet::from([root]);
+        // A parent is older than its children.
+        for l in self.loops.values() {
+            if l.parent.is_some_and(|parent| tree.contains(&parent)) {
+                tree.insert(l.id);
+            }
+        }
+        tree
+    }
+
+    /// The loop that the session began with; its harness is the session's.
+    #[must_use]
+    pub fn primary_loop(&self) -> Option<&LoopState> {
+        self.loops.values().next()
+    }
+
+    /// What the next turn of a loop uses: what was set last for it, else what it was made with,
+    /// else what the session has.
+    #[must_use]
+    pub fn runtime_of(&self, l: &LoopState) -> Runtime {
+        let own = l.inference.model.clone().or_else(|| l.model.clone());
+        let primary = self.primary_loop().is_some_and(|p| p.id == l.id);
+        Runtime {
+            model: own.or_else(|| self.model.clone().filter(|_| primary)),
+            effort: l.inference.effort.clone(),
+        }
+    }
+
     /// The active loop's state.
     #[must_use]
     pub fn active_loop(&self) -> Option<&LoopState> {
@@ -185,7 +238,7 @@ impl State {
     #[must_use]
     pub fn status(&self) -> Status {
         let mut loops = self.loops.values();
-        if self.settled == Status::Stopped {
+        if self.stopped {
             Status::Stopped
         } else if self.loops.values().any(|l| !l.gates.is_empty()) {
             Status::AwaitingInput
@@ -206,6 +259,7 @@ impl State {
                 || !l.operations.is_empty()
                 || !l.gates.is_empty()
                 || !l.inbox.is_empty()
+                || !l.compact_waiters.is_empty()
         })
     }
 
@@ -219,6 +273,7 @@ impl State {
                 || !l.operations.is_empty()
                 || !l.gates.is_empty()
                 || l.inbox.iter().any(|w| !w.held)
+                || !l.compact_waiters.is_empty()
         };
         self.active || self.loops.values().any(open)
     }
@@ -259,8 +314,10 @@ impl State {
             .map(|l| LoopView {
                 loop_id: l.id,
                 agent: l.harness.clone(),
-                model: self.model.clone(),
-                mode: String::new(),
+                parent_loop_id: l.parent,
+                model: self.runtime_of(l).model,
+                effort: l.inference.effort.clone(),
+                mode: l.mode.clone(),
                 running: l.turn.is_some(),
             })
             .collect()
@@ -279,7 +336,9 @@ impl State {
             model: self.model.clone(),
             params: self.params.clone(),
             workspace_id: self.workspace_id.clone(),
-            agent_session_id: self.active_loop().and_then(|l| l.native_session_id.clone()),
+            agent_session_id: self
+                .primary_loop()
+                .and_then(|l| l.native_session_id.clone()),
             active_loop_id: self.active_loop,
             open_gates: self.loops.values().map(|l| l.gates.len()).sum(),
             queued: waiting().filter(|w| !w.held).count(),

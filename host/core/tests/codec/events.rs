@@ -9,8 +9,8 @@ use harness_core::codec::{CodecError, decode_event, encode_ephemeral, encode_eve
 use harness_core::command::{Agency, Cause};
 use harness_core::content::{Part, Role};
 use harness_core::event::{
-    CancelReason, Class, Decided, DeltaOp, Event, EventBody, Failure, InterruptReason,
-    NativeOrigin, RejectReason, Scope, Visibility,
+    CancelReason, Class, CompactionReason, Decided, DeltaOp, Event, EventBody, Failure,
+    InterruptReason, NativeOrigin, RejectReason, Runtime, Scope, Visibility,
 };
 use harness_core::gate::{AnswerSource, CloseReason};
 use harness_core::ids::{EventId, GateId, LoopId, TurnId};
@@ -77,10 +77,72 @@ fn bodies() -> Vec<(&'static str, EventBody)> {
             },
         ),
         (
+            "ActiveLoopChanged",
+            EventBody::ActiveLoopChanged {
+                active_loop_id: id(31),
+                previous_loop_id: the_loop(),
+            },
+        ),
+        (
+            "LoopStarted-model",
+            EventBody::LoopStarted {
+                harness_id: planner.clone(),
+                parent_loop_id: None,
+                model: Some("small".into()),
+            },
+        ),
+        (
+            "LoopModeChanged",
+            EventBody::LoopModeChanged {
+                previous: String::new(),
+                mode: "review".into(),
+                runtime: Runtime::default(),
+            },
+        ),
+        (
+            "LoopInferenceChanged",
+            EventBody::LoopInferenceChanged {
+                runtime: Runtime {
+                    model: Some("small".into()),
+                    effort: Some("high".into()),
+                },
+            },
+        ),
+        ("CompactionStarted", EventBody::CompactionStarted {}),
+        (
+            "CompactionCommitted",
+            EventBody::CompactionCommitted {
+                summary: Some("Shipped.".into()),
+                usage: Some(usage()),
+            },
+        ),
+        (
+            "CompactionCommitted-bare",
+            EventBody::CompactionCommitted {
+                summary: None,
+                usage: None,
+            },
+        ),
+        (
+            "CompactionRejected",
+            EventBody::CompactionRejected {
+                reason: CompactionReason::ExecutionFailed,
+                error: Some(failure()),
+            },
+        ),
+        ("CompactWaiterResolved", EventBody::CompactWaiterResolved {}),
+        (
+            "CompactWaiterRejected",
+            EventBody::CompactWaiterRejected {
+                reason: CompactionReason::LaneFull,
+            },
+        ),
+        (
             "LoopStarted",
             EventBody::LoopStarted {
                 harness_id: planner.clone(),
                 parent_loop_id: None,
+                model: None,
             },
         ),
         (
@@ -88,6 +150,7 @@ fn bodies() -> Vec<(&'static str, EventBody)> {
             EventBody::LoopStarted {
                 harness_id: planner.clone(),
                 parent_loop_id: Some(id(8)),
+                model: None,
             },
         ),
         ("LoopIdle", EventBody::LoopIdle {}),
@@ -385,6 +448,7 @@ fn s60_class_scope_and_visibility_are_those_of_the_table() {
         "RestoreErrored",
         "ConfigurationAdopted",
         "SessionParamsChanged",
+        "ActiveLoopChanged",
         "command_state_changed",
     ];
     let terminal = [
@@ -393,12 +457,15 @@ fn s60_class_scope_and_visibility_are_those_of_the_table() {
         "TurnDone",
         "TurnFailed",
         "TurnInterrupted",
+        "CompactionCommitted",
+        "CompactionRejected",
     ];
     let ephemeral = [
         "TokenDelta",
         "ToolStarted",
         "ToolCompleted",
         "InputQueued",
+        "CompactionStarted",
         "command_state_changed",
     ];
     for (_, event) in all() {

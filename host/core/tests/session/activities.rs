@@ -1,7 +1,7 @@
 //! Messages outside turns, activities, and Stop over native work (N11-N14, S94).
 
 use crate::scenes::{faulted, idle, turn_running};
-use crate::support::{Sim, completed, stopped};
+use crate::support::{LOOP, Sim, completed, stopped};
 use harness_core::content::{NewMessage, Part, Role};
 use harness_core::operation::Execution;
 use harness_core::provider::{ChannelError, Outcome, Params, TurnStart};
@@ -30,7 +30,10 @@ fn n11_a_message_outside_any_turn_is_a_group_of_its_own() {
             role: Role::Assistant,
             parts: vec![Part::Text { text }],
         };
-        sim.feed(Input::LinkAppend(message))
+        sim.feed(Input::LinkAppend {
+            loop_id: LOOP,
+            message,
+        })
     };
     for mut sim in [idle().sim, turn_running().sim] {
         let before = sim.history().len();
@@ -112,38 +115,42 @@ fn n12_a_stop_answers_what_is_pending() {
     let mut sim = idle().sim;
     sim.free = 0;
     sim.announce(1, "n", Wanted);
-    assert_eq!(
-        sim.interrupt(),
-        Answer::Stopping,
+    assert!(
+        matches!(sim.interrupt(), Answer::Stopping(_)),
         "R67: a pending announcement is something"
     );
     assert_eq!(sim.announced(1), Some(&Err(ChannelError::Stopped)));
-    assert_eq!(sim.effect(|e| *e == Effect::Stopped), 1);
+    assert_eq!(sim.effect(|e| matches!(e, Effect::Stopped(_))), 1);
 }
 
 #[test]
 fn n13_a_stop_without_a_turn_ends_activities() {
     let mut sim = idle().sim;
     sim.feed(Input::ActivityBegan {
+        loop_id: LOOP,
         id: 1,
         label: "goal".into(),
     });
     assert_eq!(sim.session.view().activities, ["goal"]);
-    assert_eq!(sim.interrupt(), Answer::Stopping);
-    assert_eq!(sim.effect(|e| *e == Effect::AbortActivities), 1);
+    assert!(matches!(sim.interrupt(), Answer::Stopping(_)));
+    assert_eq!(sim.effect(|e| matches!(e, Effect::AbortActivities(_))), 1);
     sim.feed(Input::ActivityBegan {
+        loop_id: LOOP,
         id: 2,
         label: "late".into(),
     });
     assert_eq!(
-        sim.effect(|e| *e == Effect::AbortActivities),
+        sim.effect(|e| matches!(e, Effect::AbortActivities(_))),
         2,
         "a late one too"
     );
-    sim.feed(Input::ActivityEnded(1));
-    assert_eq!(sim.effect(|e| *e == Effect::Stopped), 0);
-    sim.feed(Input::ActivitiesSettled);
-    assert_eq!(sim.effect(|e| *e == Effect::Stopped), 1);
+    sim.feed(Input::ActivityEnded {
+        loop_id: LOOP,
+        id: 1,
+    });
+    assert_eq!(sim.effect(|e| matches!(e, Effect::Stopped(_))), 0);
+    sim.feed(Input::ActivitiesSettled(LOOP));
+    assert_eq!(sim.effect(|e| matches!(e, Effect::Stopped(_))), 1);
     assert_eq!(sim.status(), Status::Completed, "no run was changed");
     assert_eq!(sim.interrupt(), Answer::Bool(false));
 }
@@ -152,20 +159,24 @@ fn n13_a_stop_without_a_turn_ends_activities() {
 fn n13_a_stop_waits_for_activities_without_holding_the_slot() {
     let mut scene = turn_running();
     scene.sim.feed(Input::ActivityBegan {
+        loop_id: LOOP,
         id: 1,
         label: "goal".into(),
     });
     scene.sim.interrupt();
     scene.sim.done(scene.runner.unwrap(), stopped());
     assert_eq!(scene.sim.free, 1);
-    assert_eq!(scene.sim.effect(|e| *e == Effect::Stopped), 0);
+    assert_eq!(scene.sim.effect(|e| matches!(e, Effect::Stopped(_))), 0);
     let prompt = scene.sim.prompt("queued");
     assert_eq!(scene.sim.ledger.resolution(prompt), None);
     assert_eq!(
         crate::support::code(&scene.sim.try_control()),
         "session_stopping"
     );
-    scene.sim.feed(Input::ActivityEnded(1));
+    scene.sim.feed(Input::ActivityEnded {
+        loop_id: LOOP,
+        id: 1,
+    });
     assert_eq!(scene.sim.ledger.resolution(prompt), Some("TurnStarted"));
 }
 

@@ -21,6 +21,13 @@ pub(crate) enum Act {
         waited: bool,
     },
     Interrupt,
+    CreateLoop,
+    Activate(Pick),
+    SubmitTo(Pick),
+    InterruptLoop(Pick),
+    Mode(Pick),
+    Compact(Pick),
+    BarrierExpires,
     Answer {
         pick: Pick,
         reply: usize,
@@ -75,6 +82,9 @@ pub(crate) enum Act {
     },
     DiskFull,
     Close,
+    Shutdown,
+    ShutdownExpires,
+    Reopen,
     Crash,
 }
 
@@ -88,6 +98,13 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         4 => any::<bool>().prop_map(|exclusive| Prepare { exclusive }),
         6 => (pick(), any::<bool>()).prop_map(|(pick, waited)| Reserve { pick, waited }),
         2 => Just(Interrupt),
+        2 => Just(CreateLoop),
+        3 => pick().prop_map(Activate),
+        5 => pick().prop_map(SubmitTo),
+        2 => pick().prop_map(InterruptLoop),
+        1 => pick().prop_map(Mode),
+        3 => pick().prop_map(Compact),
+        1 => Just(BarrierExpires),
         4 => (pick(), 0..5_usize).prop_map(|(pick, reply)| Answer { pick, reply }),
         2 => pick().prop_map(Retract),
         2 => (pick(), any::<bool>()).prop_map(|(pick, all)| Release { pick, all }),
@@ -113,6 +130,9 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => any::<bool>().prop_map(|broken| Ids { broken }),
         1 => Just(DiskFull),
         1 => Just(Close),
+        1 => Just(Shutdown),
+        1 => Just(ShutdownExpires),
+        2 => Just(Reopen),
         3 => Just(Crash),
     ]
 }

@@ -1,7 +1,7 @@
 //! Whether and when an operation is reserved (R60, R61, R63, R65, S53).
 
 use crate::scenes::{idle, prompt_starting, queued};
-use crate::support::{code, completed};
+use crate::support::{LOOP, code, completed};
 use harness_core::operation::Execution;
 use harness_core::provider::CallError;
 use harness_core::session::{Answer, Effect, Input};
@@ -120,10 +120,10 @@ fn r65_a_control_waits_for_a_starting_prompt_in_vain() {
 fn s53_step_6_a_state_that_moved_on_is_read_again() {
     let mut sim = idle().sim;
     let mut reserve = sim.prepared(Execution::Control);
-    reserve.state_epoch = Some(sim.session.live.state_epoch);
-    sim.feed(Input::StateChanged);
+    reserve.state_epoch = Some(sim.live().state_epoch);
+    sim.feed(Input::StateChanged(LOOP));
     assert_eq!(sim.reserve(reserve.clone()), Answer::Reread);
     assert_eq!(sim.invokes(), 0);
-    reserve.state_epoch = Some(sim.session.live.state_epoch);
+    reserve.state_epoch = Some(sim.live().state_epoch);
     assert!(matches!(sim.reserve(reserve), Answer::Reserved(_)));
 }

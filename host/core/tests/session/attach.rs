@@ -99,7 +99,7 @@ fn r67_i11_from_the_claim_on_nothing_new_is_invoked() {
 fn r68_i6_a_stop_during_startup_ends_cancelled_with_the_native_id() {
     let mut scene = exclusive_starting();
     let runner = scene.runner.unwrap();
-    let command = scene.sim.session.live.owner.as_ref().unwrap().cause;
+    let command = scene.sim.live().owner.as_ref().unwrap().cause;
     scene.sim.feed(Input::CallerGone(command));
     scene
         .sim

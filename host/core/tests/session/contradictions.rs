@@ -36,12 +36,7 @@ fn refuse(sim: &Sim, event: Event, why: &str) {
 }
 
 fn turn(sim: &Sim) -> TurnId {
-    sim.session
-        .live
-        .owner
-        .as_ref()
-        .and_then(|o| o.turn)
-        .unwrap()
+    sim.live().owner.as_ref().and_then(|o| o.turn).unwrap()
 }
 
 fn terminals() -> Vec<EventBody> {
@@ -143,14 +138,14 @@ fn s75_a_step_group_belongs_to_its_turn_or_control() {
         event(&sim, id(9), Cause::default(), group.clone()),
         why,
     );
-    let prompt = sim.session.live.owner.as_ref().unwrap().cause;
+    let prompt = sim.live().owner.as_ref().unwrap().cause;
     refuse(
         &sim,
         event(&sim, TurnId::ZERO, Cause::by(prompt), group.clone()),
         why,
     );
     let mut scene = idle_control();
-    let control = scene.sim.session.live.owner.as_ref().unwrap().cause;
+    let control = scene.sim.live().owner.as_ref().unwrap().cause;
     let of_control = event(&scene.sim, TurnId::ZERO, Cause::by(control), group.clone());
     let mut session = restore_of(&scene.sim.journal);
     session

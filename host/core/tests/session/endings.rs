@@ -1,7 +1,7 @@
 //! How runs and requests end: late controls, Stop, a client that leaves, failures (R66-R72).
 
 use crate::scenes::{idle, prompt_starting, turn_running};
-use crate::support::{Sim, completed, patch, stopped, with_patch};
+use crate::support::{LOOP, Sim, completed, patch, stopped, with_patch};
 use harness_core::abort::AbortReason;
 use harness_core::event::{EventBody, InterruptReason};
 use harness_core::operation::Execution;
@@ -32,6 +32,7 @@ fn r67_stop_signals_controls_then_activities_then_the_run_then_gates() {
     let runner = scene.runner.unwrap();
     let (_, control) = scene.sim.control();
     scene.sim.feed(Input::ActivityBegan {
+        loop_id: LOOP,
         id: 1,
         label: "watch".into(),
     });
@@ -49,7 +50,7 @@ fn r67_stop_signals_controls_then_activities_then_the_run_then_gates() {
                     "run"
                 })
             }
-            Effect::AbortActivities => Some("activities"),
+            Effect::AbortActivities(_) => Some("activities"),
             Effect::AnswerGate { .. } => Some("gate"),
             _ => None,
         })

@@ -2,7 +2,7 @@
 //! S61, S62, I35).
 
 use crate::scenes::{exclusive_starting, faulted, idle, idle_control, stopping, turn_running};
-use crate::support::{Sim, code, completed, form, stopped};
+use crate::support::{LOOP, Sim, code, completed, form, stopped};
 use harness_core::gate::GateReply;
 use harness_core::ids::GateId;
 use harness_core::operation::{Execution, Operation};
@@ -58,7 +58,7 @@ fn s62_what_a_provider_did_and_cannot_be_written_faults_the_session() {
         assert!(scene.sim.is_aborted(runner), "{name}: what runs is ended");
         scene.sim.done(runner, stopped());
         assert!(
-            scene.sim.session.live.owner.is_none(),
+            scene.sim.live().owner.is_none(),
             "{name}: the owner is freed"
         );
         assert_eq!(
@@ -111,7 +111,11 @@ fn s62_a_faulted_session_admits_nothing() {
         reason: "goal".into(),
         cause: None,
     };
-    let announced = sim.feed(Input::Announce { id: 1, turn });
+    let announced = sim.feed(Input::Announce {
+        loop_id: LOOP,
+        id: 1,
+        turn,
+    });
     assert!(matches!(
         announced,
         Answer::Channel(ChannelError::Failed(_))
@@ -126,6 +130,7 @@ fn s62_everyone_who_waits_is_told() {
     let gate = scene.sim.ask(runner, form());
     scene.sim.announce(7, "later", TurnStart::Wanted);
     scene.sim.feed(Input::ActivityBegan {
+        loop_id: LOOP,
         id: 3,
         label: "watch".into(),
     });
@@ -143,13 +148,18 @@ fn s62_everyone_who_waits_is_told() {
         scene.sim.announced(7),
         Some(Err(ChannelError::Failed(_)))
     ));
-    assert_eq!(scene.sim.effect(|e| *e == Effect::AbortActivities), 1);
+    assert_eq!(
+        scene
+            .sim
+            .effect(|e| matches!(e, Effect::AbortActivities(_))),
+        1
+    );
     let mut scene = stopping();
     scene.sim.disk_full = true;
     scene.sim.done(scene.runner.unwrap(), stopped());
     assert!(is_faulted(&scene.sim));
     assert_eq!(
-        scene.sim.effect(|e| *e == Effect::Stopped),
+        scene.sim.effect(|e| matches!(e, Effect::Stopped(_))),
         1,
         "who waits for the stop"
     );
@@ -160,7 +170,7 @@ fn s62_an_operation_under_a_fault_has_no_outcome_to_show() {
     for scene in [idle_control(), exclusive_starting()] {
         let mut sim = scene.sim;
         let runner = scene.runner.unwrap();
-        let command = sim.session.live.owner.as_ref().unwrap().cause;
+        let command = sim.live().owner.as_ref().unwrap().cause;
         sim.disk_full = true;
         sim.invoked(runner, completed());
         assert!(is_faulted(&sim));
@@ -170,7 +180,7 @@ fn s62_an_operation_under_a_fault_has_no_outcome_to_show() {
         );
         sim.invoked(runner, completed());
         assert_eq!(*sim.problem(command), Refused::SessionFaulted);
-        assert!(sim.session.live.owner.is_none());
+        assert!(sim.live().owner.is_none());
         sim.crash();
         assert_eq!(
             sim.status(),
@@ -192,7 +202,7 @@ fn s62_a_session_that_comes_back_under_a_fault_is_ended() {
         .invoked(runner, Ok(Invoked::Started(Params::new())));
     assert_eq!(scene.sim.called_done(runner), 1);
     scene.sim.done(runner, stopped());
-    assert!(scene.sim.session.live.owner.is_none());
+    assert!(scene.sim.live().owner.is_none());
 }
 
 #[test]
@@ -233,7 +243,7 @@ fn s62_a_prompt_that_cannot_start_faults_and_gives_its_slot_back() {
     sim.disk_full = true;
     sim.slot_comes_free();
     assert!(is_faulted(&sim));
-    assert_eq!((sim.free, sim.wants_slot), (1, false));
+    assert_eq!((sim.free, sim.wishes()), (1, false));
     sim.crash();
     assert_eq!(sim.session.view().held, 1, "it is not lost");
 }

@@ -78,6 +78,50 @@ fn s80_i37_a_failed_resolve_leaves_the_gate_answerable() {
 }
 
 #[test]
+fn s86_a_policy_answers_once_its_time_is_up() {
+    for (ask, recorded, value) in [
+        (
+            permission(&["r"]),
+            &["GateResolved", "PermissionDecided"][..],
+            GateValue::Approval(ApprovalDecision::Timeout),
+        ),
+        (
+            form(),
+            &["GateResolved"],
+            GateValue::Form(FormAnswer::Timeout),
+        ),
+    ] {
+        let (mut sim, runner) = running();
+        let gate = sim.ask(runner, ask);
+        sim.disk_full = true;
+        sim.feed(Input::GateTimeout(gate));
+        assert!(!sim.gates.contains_key(&gate), "nobody was told anything");
+        sim.disk_full = false;
+        let mark = sim.mark();
+        sim.feed(Input::GateTimeout(gate));
+        assert_eq!(sim.names_since(mark), recorded);
+        assert_eq!(sim.gates[&gate], value);
+        assert_eq!(closed_as(&sim, gate), CloseReason::PolicyResponse);
+        assert_eq!(
+            code(&sim.answer(gate, GateReply::Decline)),
+            "gate_not_found"
+        );
+        assert_eq!(sim.status(), Status::InProgress, "the run goes on");
+    }
+}
+
+#[test]
+fn s86_i37_a_person_who_was_earlier_has_won() {
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, permission(&[]));
+    sim.answer(gate, GateReply::Deny(None));
+    let mark = sim.mark();
+    assert_eq!(sim.feed(Input::GateTimeout(gate)), Answer::None);
+    assert!(sim.names_since(mark).is_empty());
+    assert_eq!(closed_as(&sim, gate), CloseReason::Answered);
+}
+
+#[test]
 fn s82_r76_the_answer_is_durable_before_it_is_dispatched() {
     let (mut sim, runner) = running();
     let gate = sim.ask(runner, form());

@@ -41,7 +41,7 @@ fn refuses(mut scene: Scene, execution: Execution, expected: &str) {
     if scene.sim.session.live.faulted.is_none() {
         end(&mut scene);
         assert!(
-            scene.sim.session.live.owner.is_none(),
+            scene.sim.live().owner.is_none(),
             "the run ends as it would have"
         );
     }
@@ -175,7 +175,7 @@ fn matrix_turn_ended_control() {
     assert_eq!(sim.count("TurnDone"), 1);
     sim.control();
     assert_eq!(
-        sim.session.live.owner.as_ref().unwrap().turn,
+        sim.live().owner.as_ref().unwrap().turn,
         None,
         "then the idle path"
     );

@@ -21,17 +21,17 @@ fn interrupted(scene: &Scene) {
     };
     assert_eq!(*scene.sim.last("TurnInterrupted"), expected);
     assert_eq!(scene.sim.status(), Status::Cancelled);
-    assert_eq!(scene.sim.effect(|e| *e == Effect::Stopped), 1);
-    assert!(scene.sim.session.live.owner.is_none(), "the owner is gone");
+    assert_eq!(scene.sim.effect(|e| matches!(e, Effect::Stopped(_))), 1);
+    assert!(scene.sim.live().owner.is_none(), "the owner is gone");
     assert_eq!(scene.sim.free, 1, "and the slot is back");
 }
 
 /// The stop is claimed and the runner sees its abort.
 fn claims(scene: &mut Scene) {
-    assert_eq!(scene.sim.interrupt(), Answer::Stopping);
+    assert!(matches!(scene.sim.interrupt(), Answer::Stopping(_)));
     assert!(scene.sim.is_aborted(scene.runner.unwrap()));
     assert_eq!(
-        scene.sim.effect(|e| *e == Effect::Stopped),
+        scene.sim.effect(|e| matches!(e, Effect::Stopped(_))),
         0,
         "not before the runner is back"
     );
@@ -83,7 +83,7 @@ fn matrix_exclusive_starting_stop_r68_i13() {
     let mut scene = exclusive_starting();
     claims(&mut scene);
     let runner = scene.runner.unwrap();
-    let command = scene.sim.session.live.owner.as_ref().unwrap().cause;
+    let command = scene.sim.live().owner.as_ref().unwrap().cause;
     let bound = scene.sim.feed(harness_core::session::Input::Bind {
         invocation: runner,
         native_session_id: "late".into(),
@@ -123,11 +123,11 @@ fn matrix_turn_running_stop() {
 fn matrix_idle_control_running_stop() {
     let mut scene = idle_control();
     claims(&mut scene);
-    let command = scene.sim.session.live.owner.as_ref().unwrap().cause;
+    let command = scene.sim.live().owner.as_ref().unwrap().cause;
     scene.sim.invoked(scene.runner.unwrap(), stopped());
     assert_eq!(scene.sim.outcome(command).0, "cancelled");
     assert_eq!(scene.sim.status(), Status::Cancelled);
-    assert_eq!(scene.sim.effect(|e| *e == Effect::Stopped), 1);
+    assert_eq!(scene.sim.effect(|e| matches!(e, Effect::Stopped(_))), 1);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn matrix_awaiting_gate_stop_i12() {
 fn matrix_turn_ended_stop() {
     let mut scene = turn_ended();
     let (command, beside) = scene.beside.unwrap();
-    assert_eq!(scene.sim.interrupt(), Answer::Stopping);
+    assert!(matches!(scene.sim.interrupt(), Answer::Stopping(_)));
     assert!(scene.sim.is_aborted(beside), "the controls are aborted");
     scene.sim.invoked(beside, stopped());
     assert_eq!(scene.sim.outcome(command).0, "cancelled");
@@ -165,11 +165,11 @@ fn matrix_turn_ended_stop() {
 fn matrix_stopping_stop_joins() {
     let mut scene = stopping();
     let mark = scene.sim.mark();
-    assert_eq!(scene.sim.interrupt(), Answer::Stopping);
+    assert!(matches!(scene.sim.interrupt(), Answer::Stopping(_)));
     assert_eq!(scene.sim.mark(), mark, "the second records nothing");
     scene.sim.done(scene.runner.unwrap(), stopped());
     assert_eq!(
-        scene.sim.effect(|e| *e == Effect::Stopped),
+        scene.sim.effect(|e| matches!(e, Effect::Stopped(_))),
         1,
         "both hear of one end"
     );
@@ -182,7 +182,7 @@ fn matrix_faulted_stop() {
     assert_eq!(scene.sim.interrupt(), Answer::Bool(true), "a turn ran");
     scene.sim.done(scene.runner.unwrap(), stopped());
     assert!(
-        scene.sim.session.live.owner.is_none(),
+        scene.sim.live().owner.is_none(),
         "it always frees the owner"
     );
     assert_eq!(

@@ -3,7 +3,7 @@
 use crate::scenes::{
     exclusive_starting, faulted, idle, idle_control, prompt_starting, turn_ended, turn_running,
 };
-use crate::support::{Sim, completed, stopped};
+use crate::support::{LOOP, Sim, completed, stopped};
 use harness_core::command::{Agency, CommandBody};
 use harness_core::content::{NewMessage, Role};
 use harness_core::event::{EventBody, NativeOrigin};
@@ -43,10 +43,13 @@ fn n6_the_order_of_the_decision() {
     let mut sim = scene.sim;
     off(&mut sim);
     sim.disk_full = true;
-    sim.feed(Input::LinkAppend(NewMessage {
-        role: Role::Assistant,
-        parts: vec![],
-    }));
+    sim.feed(Input::LinkAppend {
+        loop_id: LOOP,
+        message: NewMessage {
+            role: Role::Assistant,
+            parts: vec![],
+        },
+    });
     assert_eq!(channel(&sim.announce(1, "n", Running)), "failed");
     // Stopped and forbidden: stopped.
     let mut sim = turn_running().sim;
@@ -94,7 +97,11 @@ fn n6_bounds_of_an_announcement() {
             reason: "x".repeat(reason),
             cause: None,
         };
-        channel(&sim.feed(Input::Announce { id: 1, turn }))
+        channel(&sim.feed(Input::Announce {
+            loop_id: LOOP,
+            id: 1,
+            turn,
+        }))
     };
     for (id, reason) in [(0, 1), (257, 1), (1, 0), (1, 129)] {
         assert_eq!(announce(&mut sim, id, reason), "limit");
@@ -180,7 +187,7 @@ fn n8_a_wanted_turn_waits_for_a_slot() {
     let mut sim = idle().sim;
     sim.free = 0;
     sim.announce(1, "n", Wanted);
-    assert_eq!((sim.announced(1), sim.wants_slot), (None, true));
+    assert_eq!((sim.announced(1), sim.wishes()), (None, true));
     sim.slot_comes_free();
     assert_eq!(sim.announced(1), Some(&Ok(())));
     assert_eq!(sim.free, 0);
@@ -193,7 +200,7 @@ fn n8_an_exclusive_that_takes_the_slot_ends_the_wish_for_one() {
     sim.announce(1, "n", Wanted);
     sim.free = 1;
     let (_, exclusive) = sim.exclusive();
-    assert_eq!((sim.free, sim.wants_slot), (0, false));
+    assert_eq!((sim.free, sim.wishes()), (0, false));
     sim.invoked(exclusive, completed());
     assert_eq!(
         sim.announced(1),
@@ -208,7 +215,7 @@ fn n8_a_withdrawn_wish_gives_the_slot_up() {
     sim.free = 0;
     sim.announce(1, "n", Wanted);
     sim.feed(Input::Unannounce(1));
-    assert!(!sim.wants_slot);
+    assert!(!sim.wishes());
     sim.slot_comes_free();
     assert_eq!(sim.free, 1);
 }
@@ -242,7 +249,11 @@ fn n10_the_journal_of_a_native_turn() {
             reason: "goal".into(),
             cause: Some(cause),
         };
-        sim.feed(Input::Announce { id, turn });
+        sim.feed(Input::Announce {
+            loop_id: LOOP,
+            id,
+            turn,
+        });
     };
     let mark = sim.mark();
     announce(&mut sim, 1, "n-1", goal.to_string());

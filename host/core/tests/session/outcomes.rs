@@ -108,12 +108,8 @@ fn every_failure() -> Vec<(CallError, &'static str, &'static str, Status)> {
 }
 
 fn ended(sim: &Sim) {
-    assert!(sim.session.live.owner.is_none(), "the owner is gone");
-    assert_eq!(
-        (sim.free, sim.session.live.slot),
-        (1, false),
-        "the slot is free"
-    );
+    assert!(sim.live().owner.is_none(), "the owner is gone");
+    assert_eq!((sim.free, sim.live().slot), (1, false), "the slot is free");
     assert!(sim.session.state.gates().is_empty());
 }
 

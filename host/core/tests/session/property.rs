@@ -7,16 +7,18 @@
 //! lives are lived.
 
 use crate::acts::{Act, Pick, act};
-use crate::support::{Sim, completed, form, patch, permission, refused, stopped};
+use crate::support::{LOOP, Sim, completed, form, patch, permission, refused, stopped};
 use harness_core::abort::AbortReason;
 use harness_core::content::{NewMessage, Part, Role};
 use harness_core::gate::GateReply;
 use harness_core::ids::CommandId;
 use harness_core::operation::Execution;
 use harness_core::provider::{
-    CallError, ChannelError, NativeTurn, Outcome, Params, Refusal, TurnStart,
+    CallError, ChannelError, Compaction, NativeTurn, Outcome, Params, Refusal, TurnStart,
 };
-use harness_core::session::{Answer, Effect, Input, InvocationId, Invoked, Kind, Reserve};
+use harness_core::session::{
+    Answer, Effect, Input, InvocationId, Invoked, Kind, LoopState, Reserve,
+};
 use harness_core::view::Status;
 use proptest::prelude::*;
 
@@ -63,8 +65,8 @@ fn params(how: usize) -> Result<Params, CallError> {
 
 impl Life {
     fn in_flight(&self) -> Vec<InvocationId> {
-        let owner = self.sim.session.live.owner.iter();
-        owner.flat_map(|o| o.invocations.keys().copied()).collect()
+        let owners = self.sim.session.live.owners();
+        owners.flat_map(|o| o.invocations.keys().copied()).collect()
     }
 
     /// The call that an invocation is in returns.
@@ -90,6 +92,14 @@ impl Life {
             Some((Kind::Prompt | Kind::Native, false)) => Input::Started {
                 invocation,
                 result: params(how),
+                messages,
+            },
+            Some((Kind::Compaction, false)) => Input::Compacted {
+                invocation,
+                result: params(how).map(|p| Compaction {
+                    summary: p.is_empty().then(|| "so far".into()),
+                    usage: None,
+                }),
                 messages,
             },
             Some((Kind::Operation(_), false)) => {
@@ -146,6 +156,38 @@ impl Life {
             }
             Act::Interrupt => {
                 sim.interrupt();
+            }
+            Act::CreateLoop => {
+                if sim.session.state.loops.len() < 4 {
+                    sim.create_loop(None);
+                }
+            }
+            Act::Activate(at) => {
+                let loop_id = sim.nth_loop(at);
+                sim.feed(Input::SetActiveLoop(loop_id));
+            }
+            Act::SubmitTo(at) => {
+                let loop_id = sim.nth_loop(at);
+                sim.submit_to(loop_id, "prompt");
+            }
+            Act::InterruptLoop(at) => {
+                let loop_id = sim.nth_loop(at);
+                sim.interrupt_loop(loop_id);
+            }
+            Act::Mode(at) => {
+                let loop_id = sim.nth_loop(at);
+                let mode = ["", "review", "no such"][at % 3].to_owned();
+                sim.feed(Input::SetLoopMode { loop_id, mode });
+            }
+            Act::Compact(at) => {
+                let loop_id = sim.nth_loop(at);
+                sim.compact(loop_id);
+            }
+            Act::BarrierExpires => {
+                if let Some(stop) = sim.session.live.stops.first() {
+                    let stop = stop.command_id;
+                    sim.feed(Input::BarrierExpired(stop));
+                }
             }
             Act::Answer { pick: at, reply } => {
                 let gates: Vec<_> = sim
@@ -278,12 +320,13 @@ impl Life {
                     cause: None,
                 };
                 sim.feed(Input::Announce {
+                    loop_id: LOOP,
                     id: self.link,
                     turn,
                 });
             }
             Act::Unannounce(at) => {
-                let pending: Vec<_> = sim.session.live.announced.iter().map(|a| a.id).collect();
+                let pending: Vec<_> = sim.live().announced.iter().map(|a| a.id).collect();
                 if let Some(id) = pick(&pending, at) {
                     sim.feed(Input::Unannounce(id));
                 }
@@ -292,35 +335,49 @@ impl Life {
                 let parts = vec![Part::Text {
                     text: "late".into(),
                 }];
-                sim.feed(Input::LinkAppend(NewMessage {
-                    role: Role::Assistant,
-                    parts,
-                }));
+                sim.feed(Input::LinkAppend {
+                    loop_id: LOOP,
+                    message: NewMessage {
+                        role: Role::Assistant,
+                        parts,
+                    },
+                });
             }
             Act::ActivityBegan => {
                 self.link += 1;
                 sim.feed(Input::ActivityBegan {
+                    loop_id: LOOP,
                     id: self.link,
                     label: "goal".into(),
                 });
             }
             Act::ActivityEnded(at) => {
-                let open: Vec<_> = sim.session.live.activities.keys().copied().collect();
+                let open: Vec<_> = sim.live().activities.keys().copied().collect();
                 if let Some(id) = pick(&open, at) {
-                    sim.feed(Input::ActivityEnded(id));
+                    sim.feed(Input::ActivityEnded { loop_id: LOOP, id });
                 }
             }
             Act::ActivitiesSettled => {
-                sim.feed(Input::ActivitiesSettled);
+                sim.feed(Input::ActivitiesSettled(LOOP));
             }
             Act::SlotFreed { told: true } => sim.slot_comes_free(),
             Act::SlotFreed { told: false } => sim.free += 1,
             Act::SlotTaken => sim.free -= i32::from(sim.free > 0),
             Act::StateChanged => {
-                sim.feed(Input::StateChanged);
+                sim.feed(Input::StateChanged(LOOP));
             }
             Act::Ids { broken } => sim.ids.broken = broken,
             Act::DiskFull => sim.disk_full = true,
+            Act::Shutdown => {
+                let origin = sim.origin();
+                sim.feed(Input::Shutdown(origin));
+            }
+            Act::ShutdownExpires => {
+                sim.feed(Input::ShutdownExpired);
+            }
+            Act::Reopen => {
+                sim.feed(Input::Reopen);
+            }
             Act::Close => {
                 sim.feed(Input::Close);
             }
@@ -354,15 +411,18 @@ impl Life {
                 _ if entry.started => self.sim.done(invocation, stopped()),
                 Kind::Operation(Execution::Control) => self.sim.invoked(invocation, completed()),
                 Kind::Operation(Execution::Exclusive) => self.sim.invoked(invocation, stopped()),
+                Kind::Compaction => self.sim.compacted(invocation, refused(Refusal::Cancelled)),
                 Kind::Prompt | Kind::Native => {
                     self.sim.started(invocation, refused(Refusal::Cancelled))
                 }
             }
         }
-        self.sim.feed(Input::ActivitiesSettled);
+        self.sim.feed(Input::ActivitiesSettled(LOOP));
+        let waiters = |l: &LoopState| l.compact_waiters.len();
         let live = &self.sim.session.live;
         assert!(live.is_quiet(), "something never ends: {live:?}");
-        assert!(live.gates.is_empty() && !live.slot && !live.waits_for_slot);
+        let holds = |l: &harness_core::session::LiveLoop| l.slot || l.waits_for_slot;
+        assert!(live.gates.is_empty() && !live.loops.values().any(holds));
         if well {
             for command in &self.reserved {
                 assert!(
@@ -390,8 +450,15 @@ impl Life {
             Status::Failed,
             Status::Cancelled,
             Status::Disconnected,
+            Status::Stopped,
         ];
         assert!(settled.contains(&sim.status()), "{:?}", sim.status());
+        let waiting = sim.session.state.loops.values().map(waiters);
+        assert_eq!(
+            waiting.sum::<usize>(),
+            0,
+            "who asked to compact is told (S72)"
+        );
         let queue = sim.session.state.queued_inputs();
         assert!(queue.iter().all(|q| q.held), "what waits is held (S52)");
         assert_eq!(queue.len(), sim.ledger.unresolved().count());
@@ -411,6 +478,7 @@ proptest! {
         sim.free = slots;
         sim.inbox = 4;
         sim.harness.as_mut().unwrap().features.folding = folding;
+        sim.harness.as_mut().unwrap().features.compaction = true;
         let mut life = Life { sim, prepared: Vec::new(), reserved: Vec::new(), link: 0 };
         for act in acts {
             life.live(act);

@@ -111,7 +111,7 @@ fn s40_s43_the_queue_is_first_in_first_out_one_a_turn() {
     );
     assert_eq!(sim.history(), ["work", "a", "b", "c"]);
     assert_eq!(
-        sim.effect(|e| *e == Effect::TakeSlot),
+        sim.effect(|e| matches!(e, Effect::TakeSlot(_))),
         1,
         "the slot carries over"
     );
@@ -176,7 +176,7 @@ fn s46_a_queued_input_is_taken_back_once() {
     );
     let mark = scene.sim.mark();
     assert_eq!(scene.sim.retract(id), Answer::Bool(false), "noop");
-    let running = scene.sim.session.live.owner.as_ref().unwrap().cause;
+    let running = scene.sim.live().owner.as_ref().unwrap().cause;
     assert_eq!(
         scene.sim.retract(running),
         Answer::Bool(false),
@@ -190,12 +190,12 @@ fn s46_taking_the_last_waiting_prompt_back_gives_up_the_wish_for_a_slot() {
     let mut sim = queued().sim;
     let id = sim.session.state.queued_inputs()[0].command_id;
     sim.retract(id);
-    assert_eq!((sim.status(), sim.wants_slot), (Status::Completed, false));
+    assert_eq!((sim.status(), sim.wishes()), (Status::Completed, false));
     sim.slot_comes_free();
     assert_eq!(sim.free, 1, "nothing takes it");
     sim.free = 0;
     sim.prompt("again");
-    assert!(sim.wants_slot, "a new prompt wishes anew");
+    assert!(sim.wishes(), "a new prompt wishes anew");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The states of the race matrix (requirements-operations §7.2), each reached as clients and
 //! providers reach it.
 
-use crate::support::{Sim, form};
+use crate::support::{LOOP, Sim, form};
 use harness_core::ids::{CommandId, GateId};
 use harness_core::operation::Execution;
-use harness_core::provider::{Outcome, Params};
+use harness_core::provider::{Compaction, Outcome, Params};
 use harness_core::session::InvocationId;
 use harness_core::view::Status;
 
@@ -22,7 +22,7 @@ pub(crate) struct Scene {
 impl Scene {
     fn of(sim: Sim, status: Status) -> Self {
         assert_eq!(sim.status(), status);
-        let runner = sim.session.live.owner.as_ref().map(|o| o.runner);
+        let runner = sim.live().owner.as_ref().map(|o| o.runner);
         Self {
             sim,
             runner,
@@ -97,13 +97,7 @@ pub(crate) fn turn_ended() -> Scene {
 pub(crate) fn stopping() -> Scene {
     let mut scene = awaiting_gate();
     scene.sim.interrupt();
-    scene
-        .sim
-        .session
-        .live
-        .stop
-        .as_ref()
-        .expect("a stop is claimed");
+    assert!(scene.sim.session.live.is_marked(LOOP), "a stop is claimed");
     scene
 }
 
@@ -125,7 +119,7 @@ pub(crate) fn faulted() -> Scene {
 pub(crate) fn end(scene: &mut Scene) {
     use crate::support::completed;
     let sim = &mut scene.sim;
-    let Some(owner) = sim.session.live.owner.clone() else {
+    let Some(owner) = sim.live().owner.clone() else {
         return;
     };
     for (id, entry) in owner.invocations {
@@ -134,6 +128,7 @@ pub(crate) fn end(scene: &mut Scene) {
             Kind::Operation(Execution::Control) => sim.invoked(id, completed()),
             _ if entry.started => sim.done(id, Ok(Outcome::default())),
             Kind::Operation(Execution::Exclusive) => sim.invoked(id, completed()),
+            Kind::Compaction => sim.compacted(id, Ok(Compaction::default())),
             Kind::Prompt | Kind::Native => {
                 sim.started(id, Ok(Params::new()));
                 sim.done(id, Ok(Outcome::default()));

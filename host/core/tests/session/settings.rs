@@ -1,7 +1,7 @@
 //! The one owner of a session's settings (R13, R28, R30, S55, S77).
 
 use crate::scenes::{idle, idle_control, queued, turn_running};
-use crate::support::{Sim, code, harness, patch};
+use crate::support::{LOOP, Sim, code, harness, patch};
 use harness_core::event::EventBody;
 use harness_core::provider::{ModelSpec, ParamValue, Params};
 use harness_core::session::{Answer, Effect, Input, check_model, effective_params, merge_params};
@@ -102,7 +102,7 @@ fn s77_another_harness_begins_without_a_native_conversation() {
     );
     assert_eq!(sim.session.view().agent_session_id, None);
     assert_eq!(sim.session.view().agent.as_str(), "demo/other");
-    assert_eq!(sim.effect(|e| *e == Effect::DisposeInstance), 1);
+    assert_eq!(sim.effect(|e| matches!(e, Effect::DisposeInstance(_))), 1);
     sim.harness = Some(harness("demo/other"));
     sim.native(2, "turn-1");
 }
@@ -177,20 +177,20 @@ fn r40_a_model_is_checked_against_what_the_harness_offers() {
 #[test]
 fn g7_a_change_of_state_is_told_and_counted() {
     let mut sim = idle().sim;
-    let epoch = sim.session.live.state_epoch;
-    sim.feed(Input::StateChanged);
-    assert_eq!(sim.session.live.state_epoch, epoch + 1);
-    assert_eq!(sim.effect(|e| *e == Effect::NotifyState), 1);
+    let epoch = sim.live().state_epoch;
+    sim.feed(Input::StateChanged(LOOP));
+    assert_eq!(sim.live().state_epoch, epoch + 1);
+    assert_eq!(sim.effect(|e| matches!(e, Effect::NotifyState(_))), 1);
     let (_, control) = sim.control();
     sim.invoked(control, crate::support::completed());
     assert_eq!(
-        sim.effect(|e| *e == Effect::NotifyState),
+        sim.effect(|e| matches!(e, Effect::NotifyState(_))),
         2,
         "after every settled operation"
     );
     sim.set(None, None, Some("demo/other"));
     assert_eq!(
-        sim.effect(|e| *e == Effect::NotifyState),
+        sim.effect(|e| matches!(e, Effect::NotifyState(_))),
         3,
         "and after a harness change"
     );

@@ -3,7 +3,7 @@
 use super::{Sim, reread};
 use harness_core::command::CommandBody;
 use harness_core::event::{Event, EventBody};
-use harness_core::ids::{CommandId, EventId, TurnId};
+use harness_core::ids::{CommandId, EventId, LoopId, TurnId};
 use harness_core::session::{Kind, Record, Session};
 use harness_core::view::Status;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +19,10 @@ pub(crate) struct Ledger {
     operations: BTreeMap<CommandId, bool>,
     /// Turns, and whether they have ended.
     turns: BTreeMap<TurnId, bool>,
+    /// Loops with an open turn.
+    open: BTreeSet<LoopId>,
+    /// `Compact` commands, and whether they were answered.
+    compacts: BTreeMap<CommandId, bool>,
 }
 
 impl Ledger {
@@ -29,6 +33,8 @@ impl Ledger {
             inputs: BTreeMap::new(),
             operations: BTreeMap::new(),
             turns: BTreeMap::new(),
+            open: BTreeSet::new(),
+            compacts: BTreeMap::new(),
         }
     }
 
@@ -41,6 +47,9 @@ impl Ledger {
             Record::Command(command) => match &command.body {
                 CommandBody::UserInput { .. } => {
                     self.inputs.insert(command.id(), None);
+                }
+                CommandBody::Compact { .. } => {
+                    self.compacts.insert(command.id(), false);
                 }
                 CommandBody::NativeOperation { .. } => {
                     self.operations.insert(command.id(), false);
@@ -63,8 +72,7 @@ impl Ledger {
             EventBody::TurnStarted { .. } => {
                 let open = self.turns.insert(event.turn_id, false);
                 assert_eq!(open, None, "turn {} starts once", event.turn_id);
-                let live = self.turns.values().filter(|ended| !**ended).count();
-                assert_eq!(live, 1, "one turn at a time");
+                assert!(self.open.insert(event.loop_id), "one turn at a time");
                 self.resolve(cause, name);
             }
             EventBody::TurnFoldedInto { .. }
@@ -74,12 +82,17 @@ impl Ledger {
             | EventBody::TurnFailed { .. }
             | EventBody::TurnInterrupted { .. } => {
                 let earlier = self.turns.insert(event.turn_id, true);
+                self.open.remove(&event.loop_id);
                 assert_eq!(
                     earlier,
                     Some(false),
                     "turn {} ends once, after its start",
                     event.turn_id
                 );
+            }
+            EventBody::CompactWaiterResolved {} | EventBody::CompactWaiterRejected { .. } => {
+                let earlier = self.compacts.insert(cause, true);
+                assert_eq!(earlier, Some(false), "a waiter is told once (S95)");
             }
             EventBody::NativeOperationResolved { .. } => {
                 let earlier = self.operations.insert(cause, true);
@@ -129,22 +142,19 @@ impl Ledger {
     /// What holds once nothing more follows from an input.
     pub(crate) fn at_rest(&self, sim: &Sim) {
         let (state, live) = (&sim.session.state, &sim.session.live);
-        let owner = live.owner.as_ref();
-        let needs_slot = owner.is_some_and(|o| o.turn.is_some());
+        for l in live.loops.values() {
+            let turn = l.owner.as_ref().is_some_and(|o| o.turn.is_some());
+            assert_eq!(l.slot, turn, "a slot is held iff a turn is live (R60)");
+            assert!(!(l.slot && l.waits_for_slot), "who has a slot wants none");
+        }
+        let wishes = live.loops.iter().filter(|(_, l)| l.waits_for_slot);
         assert_eq!(
-            live.slot, needs_slot,
-            "a slot is held iff a turn is live (R60)"
-        );
-        assert_eq!(
-            live.waits_for_slot, sim.wants_slot,
+            wishes.map(|(id, _)| *id).collect::<BTreeSet<_>>(),
+            sim.wants_slot,
             "the wish for a slot is known"
         );
         assert!(
-            !(live.slot && live.waits_for_slot),
-            "who has a slot wants none"
-        );
-        assert!(
-            sim.free >= 0 || (live.overdrawn && live.slot),
+            sim.free >= 0 || live.loops.values().any(|l| l.overdrawn && l.slot),
             "overdrawn by a live native turn only (N8)"
         );
         if live.faulted.is_some() {
@@ -165,39 +175,41 @@ impl Ledger {
             waiting,
             "what has no resolution waits (S45)"
         );
-        let active = state.active_loop().unwrap();
-        assert_eq!(
-            active.turn.as_ref().map(|t| t.turn_id),
-            owner.and_then(|o| o.turn),
-            "one owner a turn"
-        );
-        let in_flight = owner.iter().flat_map(|o| o.invocations.values());
-        let unresolved = in_flight
-            .filter(|i| {
-                matches!(i.kind, Kind::Operation(_)) && (!i.started || i.ending_as.is_some())
-            })
-            .map(|i| i.command_id);
-        let operations = active.operations.keys().copied().collect::<BTreeSet<_>>();
-        assert_eq!(
-            unresolved.collect::<BTreeSet<_>>(),
-            operations,
-            "an open operation is in flight"
-        );
-        let gates = active.gates.keys().copied().collect::<BTreeSet<_>>();
+        let mut gates = BTreeSet::new();
+        for l in state.loops.values() {
+            let owner = live.of(l.id).owner.as_ref();
+            assert_eq!(
+                l.turn.as_ref().map(|t| t.turn_id),
+                owner.and_then(|o| o.turn),
+                "one owner a turn"
+            );
+            let in_flight = owner.iter().flat_map(|o| o.invocations.values());
+            let unresolved = in_flight
+                .filter(|i| {
+                    matches!(i.kind, Kind::Operation(_)) && (!i.started || i.ending_as.is_some())
+                })
+                .map(|i| i.command_id);
+            let operations = l.operations.keys().copied().collect::<BTreeSet<_>>();
+            assert_eq!(
+                unresolved.collect::<BTreeSet<_>>(),
+                operations,
+                "an open operation is in flight"
+            );
+            gates.extend(l.gates.keys().copied());
+            assert!(
+                !l.running || owner.is_some(),
+                "a loop at rest is idle (S43)"
+            );
+        }
         assert_eq!(
             live.gates.keys().copied().collect::<BTreeSet<_>>(),
             gates,
             "an open gate has a waiter (S87)"
         );
-        let stopping_activities = live.stop.is_some();
-        assert!(state.active || owner.is_none(), "who works is active (S67)");
-        assert!(
-            !state.active || owner.is_some() || stopping_activities,
-            "who rests is idle (S67)"
-        );
-        assert!(
-            !active.running || owner.is_some() || stopping_activities,
-            "a loop at rest is idle (S43)"
+        let works = live.owners().next().is_some();
+        assert_eq!(
+            state.active, works,
+            "who works is active, who rests is idle (S67)"
         );
         self.status(sim);
     }
@@ -205,11 +217,21 @@ impl Ledger {
     fn status(&self, sim: &Sim) {
         let (state, live) = (&sim.session.state, &sim.session.live);
         let unheld = state.queued_inputs().iter().any(|q| !q.held);
-        let expected = match (&live.owner, live.gates.is_empty()) {
-            (Some(_), false) => Status::AwaitingInput,
+        if state.stopped {
+            assert_eq!(sim.session.status(), Status::Stopped);
+            assert!(
+                live.owners().next().is_none(),
+                "nothing runs in a stopped session"
+            );
+            return;
+        }
+        // A compaction is no unit of work of the row (S108).
+        let mut units = live.owners().filter(|o| !o.compacts());
+        let expected = match (units.next(), live.gates.is_empty()) {
+            (_, false) => Status::AwaitingInput,
             (Some(_), true) => Status::InProgress,
-            (None, _) if unheld => Status::Queued,
-            (None, _) => state.settled,
+            (None, true) if unheld => Status::Queued,
+            (None, true) => state.settled,
         };
         assert_eq!(
             sim.session.status(),

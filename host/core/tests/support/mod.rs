@@ -17,11 +17,12 @@ use harness_core::ids::{CommandId, EventId, GateId, Ids, LoopId, SessionId, Turn
 use harness_core::provider::{ChannelError, Features, HarnessInfo};
 use harness_core::refusal::Refused;
 use harness_core::session::{
-    Answer, Cx, Decision, Effect, GateValue, Input, InvocationId, LinkId, Record, Session,
+    Answer, Cx, Decision, Effect, GateValue, Input, InvocationId, LinkId, LiveLoop, Record, Session,
 };
 use harness_core::view::OperationResult;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Ids that count, so that a failing test reads the same every time.
@@ -54,7 +55,8 @@ pub(crate) struct Sim {
     pub(crate) harness: Option<HarnessInfo>,
     /// Slots of the pool nobody holds; negative while overdrawn (N8).
     pub(crate) free: i32,
-    pub(crate) wants_slot: bool,
+    /// Loops that wish for one.
+    pub(crate) wants_slot: BTreeSet<LoopId>,
     pub(crate) native_turns: bool,
     pub(crate) inbox: usize,
     /// The next append fails.
@@ -70,11 +72,14 @@ pub(crate) struct Sim {
     ended: BTreeSet<InvocationId>,
 }
 
+/// The loop a session begins with.
+pub(crate) const LOOP: LoopId = LoopId(Uuid::from_u128(2));
+
 pub(crate) const HARNESS: &str = "demo/planner";
 
 pub(crate) fn harness(id: &str) -> HarnessInfo {
     use harness_core::provider::{
-        ParamChoice, ParamControl, ParamSpec, ParamValue, TimeoutStrategy, WorkspaceNeed,
+        LoopMode, ParamChoice, ParamControl, ParamSpec, ParamValue, TimeoutStrategy, WorkspaceNeed,
     };
     let choice = |value: &str| ParamChoice {
         value: value.into(),
@@ -85,7 +90,10 @@ pub(crate) fn harness(id: &str) -> HarnessInfo {
         label: "Planner".into(),
         version: "1".into(),
         models: Vec::new(),
-        loop_modes: Vec::new(),
+        loop_modes: vec![LoopMode {
+            name: "review".into(),
+            label: "Review".into(),
+        }],
         params: vec![ParamSpec {
             id: "mode".into(),
             label: "Mode".into(),
@@ -108,7 +116,7 @@ impl Sim {
     /// A new session with one loop and one free slot.
     pub(crate) fn new() -> Self {
         let session_id = SessionId(Uuid::from_u128(1));
-        let loop_id = LoopId(Uuid::from_u128(2));
+        let loop_id = LOOP;
         let now: Timestamp = "2026-03-01T09:00:00Z".parse().unwrap();
         let event = |id, loop_id, body| Event {
             id: EventId(Uuid::from_u128(id)),
@@ -137,6 +145,7 @@ impl Sim {
             EventBody::LoopStarted {
                 harness_id: HARNESS.parse().unwrap(),
                 parent_loop_id: None,
+                model: None,
             },
         );
         let journal = vec![Record::Event(begin), Record::Event(looped)];
@@ -152,7 +161,7 @@ impl Sim {
             now,
             harness: Some(harness(HARNESS)),
             free: 1,
-            wants_slot: false,
+            wants_slot: BTreeSet::new(),
             native_turns: true,
             inbox: 64,
             disk_full: false,
@@ -167,17 +176,28 @@ impl Sim {
 
     pub(crate) fn decide(&mut self, input: Input) -> Decision {
         self.now += SignedDuration::from_millis(1);
+        let harness = self.harness.clone().map(Arc::new);
         self.session.decide(
             input,
             &mut Cx {
                 now: self.now,
                 ids: &mut self.ids,
-                harness: self.harness.as_ref(),
+                harness: &|_| harness.clone(),
                 slot_free: self.free > 0,
                 native_turns: self.native_turns,
                 inbox: self.inbox,
             },
         )
+    }
+
+    /// Whether any loop waits for a slot.
+    pub(crate) fn wishes(&self) -> bool {
+        !self.wants_slot.is_empty()
+    }
+
+    /// What runs in the one loop it began with.
+    pub(crate) fn live(&self) -> &LiveLoop {
+        self.session.live.of(LOOP)
     }
 
     /// One input, and everything that goes on because of it.
@@ -230,20 +250,21 @@ impl Sim {
 
     fn perform(&mut self, effect: Effect) {
         match &effect {
-            Effect::TakeSlot => {
+            Effect::TakeSlot(id) => {
                 assert!(self.free > 0, "no slot was offered");
-                (self.free, self.wants_slot) = (self.free - 1, false);
+                self.free -= 1;
+                self.wants_slot.remove(id);
             }
-            Effect::OverdrawSlot => {
+            Effect::OverdrawSlot(id) => {
                 assert!(self.free <= 0, "a free slot is taken, not overdrawn");
-                (self.free, self.wants_slot) = (self.free - 1, false);
+                self.free -= 1;
+                self.wants_slot.remove(id);
             }
-            Effect::WaitForSlot => {
-                assert!(!self.wants_slot, "one wish is enough");
-                self.wants_slot = true;
+            Effect::WaitForSlot(id) => {
+                assert!(self.wants_slot.insert(*id), "one wish is enough");
             }
-            Effect::ReleaseSlot if self.wants_slot => self.wants_slot = false,
-            Effect::ReleaseSlot => self.free += 1,
+            Effect::ReleaseSlot(id) if self.wants_slot.remove(id) => {}
+            Effect::ReleaseSlot(_) => self.free += 1,
             Effect::Resolve { command_id, result } => {
                 let earlier = self.results.insert(*command_id, result.clone());
                 assert_eq!(earlier, None, "{command_id} is answered once (S54)");
@@ -257,7 +278,9 @@ impl Sim {
                 assert_eq!(earlier, None, "announcement {id} is answered once");
             }
             Effect::StartPrompt { input, .. } => self.send(input.command_id),
-            Effect::Invoke { command_id, .. } | Effect::Adopt { command_id, .. } => {
+            Effect::Compact { command_id, .. }
+            | Effect::Invoke { command_id, .. }
+            | Effect::Adopt { command_id, .. } => {
                 self.send(*command_id);
             }
             Effect::CallDone(invocation) => {
@@ -277,8 +300,9 @@ impl Sim {
 
     /// The host dies here and starts again: memory is gone, the journal is read back and repaired.
     pub(crate) fn crash(&mut self) {
-        self.free += i32::from(self.session.live.slot);
-        self.wants_slot = false;
+        let slots = self.session.live.loops.values().filter(|l| l.slot).count();
+        self.free += i32::try_from(slots).unwrap();
+        self.wants_slot.clear();
         self.disk_full = false;
         self.ended.clear();
         self.session = restore_of(&self.journal);

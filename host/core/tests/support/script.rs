@@ -1,13 +1,13 @@
 //! Words that tests are written in: what clients and providers do, and how they look at it.
 
-use super::{Resolved, Sim};
+use super::{HARNESS, LOOP, Resolved, Sim};
 use harness_core::content::{Block, Message, Part, Role};
 use harness_core::event::{Event, EventBody};
 use harness_core::gate::{GateAsk, GateReply};
-use harness_core::ids::{CommandId, GateId, MessageId, RunId};
+use harness_core::ids::{CommandId, GateId, LoopId, MessageId, RunId};
 use harness_core::operation::{Execution, Operation};
 use harness_core::provider::{
-    CallError, ChannelError, NativeTurn, Outcome, ParamValue, Params, TurnStart,
+    CallError, ChannelError, Compaction, NativeTurn, Outcome, ParamValue, Params, TurnStart,
 };
 use harness_core::refusal::Refused;
 use harness_core::session::{
@@ -113,7 +113,66 @@ impl Sim {
 
     pub(crate) fn interrupt(&mut self) -> Answer {
         let origin = self.origin();
-        self.feed(Input::Interrupt { origin })
+        self.feed(Input::Interrupt {
+            origin,
+            loop_id: None,
+        })
+    }
+
+    pub(crate) fn interrupt_loop(&mut self, loop_id: LoopId) -> Answer {
+        let origin = self.origin();
+        let loop_id = Some(loop_id);
+        self.feed(Input::Interrupt { origin, loop_id })
+    }
+
+    pub(crate) fn submit_to(&mut self, loop_id: LoopId, text: &str) -> (CommandId, Answer) {
+        let origin = self.origin();
+        let id = origin.command_id;
+        let input = Input::Submit {
+            origin,
+            blocks: vec![Block::Text { text: text.into() }],
+            loop_id: Some(loop_id),
+            no_fold: false,
+            fold_only: false,
+        };
+        (id, self.feed(input))
+    }
+
+    /// Another loop on the same harness.
+    pub(crate) fn create_loop(&mut self, model: Option<&str>) -> LoopId {
+        let loop_id = LoopId(self.origin().command_id.0);
+        self.feed(Input::CreateLoop {
+            loop_id,
+            harness_id: HARNESS.parse().unwrap(),
+            model: model.map(str::to_owned),
+            mode: String::new(),
+        });
+        loop_id
+    }
+
+    /// One of the loops there are.
+    pub(crate) fn nth_loop(&self, at: usize) -> LoopId {
+        let loops: Vec<_> = self.session.state.loops.keys().copied().collect();
+        loops[at % loops.len()]
+    }
+
+    pub(crate) fn compact(&mut self, loop_id: LoopId) -> (CommandId, Answer) {
+        let origin = self.origin();
+        let id = origin.command_id;
+        let loop_id = Some(loop_id);
+        (id, self.feed(Input::Compact { origin, loop_id }))
+    }
+
+    pub(crate) fn compacted(
+        &mut self,
+        invocation: InvocationId,
+        result: Result<Compaction, CallError>,
+    ) {
+        self.feed(Input::Compacted {
+            invocation,
+            result,
+            messages: Vec::new(),
+        });
     }
 
     pub(crate) fn answer(&mut self, gate_id: GateId, reply: GateReply) -> Answer {
@@ -162,7 +221,7 @@ impl Sim {
         Message {
             id: MessageId(self.ids.mint().unwrap_or(Uuid::max())),
             role: Role::Assistant,
-            turn_id: self.session.live.owner.as_ref().and_then(|o| o.turn),
+            turn_id: self.live().owner.as_ref().and_then(|o| o.turn),
             created_at: self.now,
             parts: vec![Part::Text { text: text.into() }],
         }
@@ -170,12 +229,7 @@ impl Sim {
 
     /// The invocation that runs the live turn, or the idle control.
     pub(crate) fn runner(&self) -> InvocationId {
-        self.session
-            .live
-            .owner
-            .as_ref()
-            .expect("a run is live")
-            .runner
+        self.live().owner.as_ref().expect("a run is live").runner
     }
 
     pub(crate) fn started(&mut self, invocation: InvocationId, result: Result<Params, CallError>) {
@@ -240,7 +294,11 @@ impl Sim {
             reason: "goal".into(),
             cause: None,
         };
-        self.feed(Input::Announce { id, turn })
+        self.feed(Input::Announce {
+            loop_id: LOOP,
+            id,
+            turn,
+        })
     }
 
     /// A native turn that was adopted and runs.

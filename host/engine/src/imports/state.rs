@@ -41,7 +41,12 @@ fn resolve(
             Scope::Project,
             InstanceScope::Draft { project, .. } | InstanceScope::Loop { project, .. },
         ) => StateScope::Project(project.clone()),
-        (Scope::Session, InstanceScope::Loop { session, .. }) => StateScope::Session(*session),
+        (
+            Scope::Session,
+            InstanceScope::Loop {
+                session, loop_id, ..
+            },
+        ) => StateScope::Loop(*session, *loop_id),
         (Scope::Session, InstanceScope::Draft { .. }) => {
             return Err(wit::ChannelError::Denied(
                 "a draft instance has no session state".to_owned(),

@@ -1,8 +1,12 @@
 //! The driver task: the only code that touches a store.
 //!
-//! It instantiates, describes, starts `run` and then turns the store's event loop, adding calls as
-//! they arrive. A second task oversees it, so that a host panic in here ends one instance only.
+//! It instantiates, starts `run` and then turns the store's event loop, adding calls as they
+//! arrive. A host panic in here is caught in the same task: it ends one instance only.
+//!
+//! `describe` is not among an instance's calls: it answers static facts, so a loaded component was
+//! asked once, by an instance that did nothing else.
 
+use super::call::watch_plain;
 use super::ctx::Ctx;
 use super::end::{EndCause, SliceUsedUp, classify};
 use super::job::Job;
@@ -17,12 +21,15 @@ use crate::engine::{InstancePermit, TICK};
 use crate::imports::link::{Link, LinkHandle};
 use crate::imports::{Native, wasi};
 use crate::installed::Installed;
-use futures::StreamExt;
+use crate::native::process::Processes;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use harness_core::abort::AbortReason;
 use harness_core::operation::MAX_REASON;
 use harness_core::provider::{CallError, InstanceHost, InstanceScope};
+use std::any::Any;
 use std::future::{Future, poll_fn};
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -42,115 +49,120 @@ const REAP: Duration = Duration::from_secs(30);
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// What an instance is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// To serve: `run` is started.
+enum Purpose {
+    /// To serve: `run` is entered before any other call (N1).
     Serve,
-    /// To describe itself and end (N1: no `run`).
-    Describe,
+    /// To describe itself to whoever waits for it, and end (N1: no `run`).
+    Describe(oneshot::Sender<wit::HarnessInfo>),
 }
 
-/// A fresh instance, described; with [`Purpose::Serve`], `run` is started before any other call.
-pub(crate) async fn start(
+/// A fresh instance that serves: `run` is entered before any other call.
+///
+/// It is instantiated by its driver while the caller goes on; calls wait for that. What keeps it
+/// from starting ends the instance, and so the calls, like all that goes wrong in it.
+pub(crate) fn start(
+    installed: Arc<Installed>,
+    permit: InstancePermit,
+    scope: InstanceScope,
+    host: Arc<dyn InstanceHost>,
+) -> Live {
+    launch(installed, permit, scope, host, Purpose::Serve)
+}
+
+/// What a fresh instance says of itself; it does nothing else.
+///
+/// # Errors
+/// What kept it from answering, or `Timeout`.
+pub(crate) async fn ask(
+    installed: Arc<Installed>,
+    permit: InstancePermit,
+    scope: InstanceScope,
+    host: Arc<dyn InstanceHost>,
+) -> Result<wit::HarnessInfo, CallError> {
+    let deadline = installed.limits.describe_deadline;
+    let (ready, described) = oneshot::channel();
+    let live = launch(installed, permit, scope, host, Purpose::Describe(ready));
+    watch_plain(live.shared(), "describe", deadline, described).await
+}
+
+/// Spawns the driver of a new instance. A drop of what it returns closes the instance.
+fn launch(
     installed: Arc<Installed>,
     permit: InstancePermit,
     scope: InstanceScope,
     host: Arc<dyn InstanceHost>,
     purpose: Purpose,
-) -> Result<(Live, wit::HarnessInfo), CallError> {
+) -> Live {
     let runtime = tokio::runtime::Handle::current();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let (shared, jobs) = Shared::new(number, installed.clone(), scope, runtime.clone());
-    let (ready, described) = oneshot::channel();
-    let native = installed.native();
-    let driver = drive(shared.clone(), host, native, jobs, ready, purpose);
-    let processes = driver.processes.clone();
     installed.track(&shared);
-    // From here on a drop of this future closes the instance.
+    let native = installed.native();
     let live = Live::new(shared.clone());
-    runtime.spawn(oversee(
-        shared.clone(),
-        tokio::spawn(driver.future),
-        processes,
-        permit,
-    ));
-    let deadline = installed.limits.describe_deadline;
-    let info = tokio::select! {
-        biased;
-        info = described => match info {
-            Ok(info) => info,
-            Err(_) => return Err(shared.gone().await.call_error()),
-        },
-        cause = shared.gone() => return Err(cause.call_error()),
-        () = tokio::time::sleep(deadline) => {
-            shared.kill(EndCause::Slow("describe"));
-            return Err(CallError::Timeout(format!("no answer to `describe` within {} ms", deadline.as_millis())));
+    runtime.spawn(async move {
+        let processes = native.processes.clone();
+        let driven = AssertUnwindSafe(drive(&shared, host, native, jobs, purpose));
+        // Nothing that a panic left half done is used afterwards: the store is gone by then.
+        if let Err(panic) = driven.catch_unwind().await {
+            let text = panic_text(panic.as_ref());
+            shared.kill(EndCause::Panic(convert::cut(text, MAX_REASON)));
         }
-    };
-    Ok((live, info))
+        bury(&shared, processes, permit).await;
+    });
+    live
 }
 
-struct Driver<F> {
-    future: F,
-    processes: Option<crate::native::process::Processes>,
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "it panicked".to_owned())
 }
 
-fn drive(
-    shared: Arc<Shared>,
+/// The whole life of a store, from its making to its drop.
+async fn drive(
+    shared: &Arc<Shared>,
     host: Arc<dyn InstanceHost>,
     native: Native,
     jobs: mpsc::UnboundedReceiver<Job>,
-    ready: oneshot::Sender<wit::HarnessInfo>,
     purpose: Purpose,
-) -> Driver<impl Future<Output = ()> + Send> {
-    let processes = native.processes.clone();
-    let http = native.http.clone();
-    let ended = processes.clone();
-    let future = async move {
-        let link = Arc::new(Link::new(host.clone(), &shared));
-        let ticks = Arc::new(AtomicU32::new(0));
-        let mut store = store(&shared, host, ticks.clone(), native);
-        let limits = &shared.installed.limits;
-        let cause = {
-            let body = body(&mut store, &shared, &link, &ticks, jobs, ready, purpose);
-            let meter = Meter::new(limits.cpu_rate, limits.cpu_burst);
-            let body = Metered {
-                meter,
-                future: Box::pin(body),
-            };
-            tokio::select! {
-                biased;
-                cause = shared.gone() => cause,
-                ended = body => match ended {
-                    Ok(Ok(cause)) | Err(cause) => cause,
-                    Ok(Err(error)) => classify(&error),
-                },
-            }
+) {
+    let (processes, http) = (native.processes.clone(), native.http.clone());
+    let link = Arc::new(Link::new(host.clone(), shared));
+    let ticks = Arc::new(AtomicU32::new(0));
+    let mut store = store(shared, host, ticks.clone(), native);
+    let limits = &shared.installed.limits;
+    let cause = {
+        let body = body(&mut store, shared, &link, &ticks, jobs, purpose);
+        let meter = Meter::new(limits.cpu_rate, limits.cpu_burst);
+        let body = Metered {
+            meter,
+            future: Box::pin(body),
         };
-        // Calls learn it before the store is dropped, which may take a while.
-        shared.kill(cause);
-        link.finish();
-        if let Some(processes) = ended {
-            processes.close();
+        tokio::select! {
+            biased;
+            cause = shared.gone() => cause,
+            ended = body => match ended {
+                Ok(Ok(cause)) | Err(cause) => cause,
+                Ok(Err(error)) => classify(&error),
+            },
         }
-        if let Some(http) = http {
-            http.close();
-        }
-        drop(store);
     };
-    Driver { future, processes }
+    // Calls learn it before the store is dropped, which may take a while.
+    shared.kill(cause);
+    link.finish();
+    if let Some(processes) = processes {
+        processes.close();
+    }
+    if let Some(http) = http {
+        http.close();
+    }
+    drop(store);
 }
 
-/// Sees the driver end, whichever way, and then its processes.
-async fn oversee(
-    shared: Arc<Shared>,
-    driver: tokio::task::JoinHandle<()>,
-    processes: Option<crate::native::process::Processes>,
-    permit: InstancePermit,
-) {
-    if let Err(error) = driver.await {
-        shared.kill(EndCause::Panic(convert::cut(error.to_string(), MAX_REASON)));
-    }
+/// The driver has ended, whichever way: sees the processes end, and tells.
+async fn bury(shared: &Shared, processes: Option<Processes>, permit: InstancePermit) {
     if let Some(processes) = processes {
         processes.close();
         if tokio::time::timeout(REAP, processes.reaped())
@@ -167,7 +179,7 @@ async fn oversee(
     }
     drop(permit);
     let cause = shared.gone().await;
-    shared.installed.instance_ended(&shared, &cause);
+    shared.installed.instance_ended(shared, &cause);
     shared.finish();
 }
 
@@ -234,14 +246,19 @@ async fn body(
     link: &Arc<Link>,
     ticks: &AtomicU32,
     jobs: mpsc::UnboundedReceiver<Job>,
-    ready: oneshot::Sender<wit::HarnessInfo>,
     purpose: Purpose,
 ) -> wasmtime::Result<EndCause> {
-    let instance = shared.installed.pre.instantiate_async(&mut *store).await?;
-    let guest = instance.harness_provider_provider().clone();
+    // Start functions yield at every tick, so that this bound is looked at.
+    let deadline = shared.installed.limits.describe_deadline;
+    let instance = shared.installed.pre.instantiate_async(&mut *store);
+    let Ok(instance) = tokio::time::timeout(deadline, instance).await else {
+        return Ok(EndCause::SlowStart(deadline.as_millis()));
+    };
+    let instance = instance?;
+    let guest = instance.harness_provider_provider();
     store
         .run_concurrent(async |accessor| {
-            let mut inner = pin!(serve(accessor, &guest, shared, link, jobs, ready, purpose));
+            let mut inner = pin!(serve(accessor, guest, shared, link, jobs, purpose));
             // The event loop polls this whenever it turns: the heartbeat that ends a CPU slice.
             poll_fn(|cx| {
                 ticks.store(0, Ordering::Relaxed);
@@ -258,11 +275,10 @@ async fn serve(
     shared: &Arc<Shared>,
     link: &Arc<Link>,
     mut jobs: mpsc::UnboundedReceiver<Job>,
-    ready: oneshot::Sender<wit::HarnessInfo>,
     purpose: Purpose,
 ) -> wasmtime::Result<EndCause> {
-    let info = guest.call_describe(accessor).await?;
-    if ready.send(info).is_err() || purpose == Purpose::Describe {
+    if let Purpose::Describe(ready) = purpose {
+        let _ = ready.send(guest.call_describe(accessor).await?);
         return Ok(EndCause::Disposed(AbortReason::Idle));
     }
     let handle = accessor.with(|mut a| a.get().table.push(LinkHandle(link.clone())))?;

@@ -19,6 +19,8 @@ pub(crate) enum EndCause {
     },
     /// A call that takes no abort signal passed its deadline.
     Slow(&'static str),
+    /// It was not instantiated within that many milliseconds.
+    SlowStart(u128),
     /// The guest trapped (W1).
     Trap(String),
     /// The guest computed for a whole CPU slice without yielding.
@@ -39,6 +41,7 @@ impl EndCause {
         match self {
             Self::Trap(text) | Self::Panic(text) => CallError::Trap(text.clone()),
             Self::CpuSlice(text) | Self::CpuRate(text) => CallError::Timeout(text.clone()),
+            Self::SlowStart(_) => CallError::Timeout(self.to_string()),
             Self::Violation(text) => CallError::Violation(text.clone()),
             Self::Terminated(reason) => CallError::Terminated(*reason),
             Self::Disposed(_) | Self::Deaf { .. } | Self::Slow(_) | Self::Disconnected(_) => {
@@ -67,7 +70,7 @@ impl EndCause {
             Self::Disposed(_) => "disposed",
             Self::Terminated(_) => "terminated",
             Self::Deaf { .. } => "abort_deaf",
-            Self::Slow(_) => "timeout",
+            Self::Slow(_) | Self::SlowStart(_) => "timeout",
             Self::Trap(_) => "trap",
             Self::CpuSlice(_) => "cpu_slice",
             Self::CpuRate(_) => "cpu_rate",
@@ -92,6 +95,7 @@ impl std::fmt::Display for EndCause {
                 write!(f, "terminated: `{call}` ignored its abort ({reason:?})")
             }
             Self::Slow(call) => write!(f, "terminated: `{call}` passed its deadline"),
+            Self::SlowStart(limit) => write!(f, "it did not start within {limit} ms"),
             Self::Trap(text)
             | Self::CpuSlice(text)
             | Self::CpuRate(text)

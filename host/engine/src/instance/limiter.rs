@@ -5,7 +5,7 @@
 use wasmtime::ResourceLimiter;
 
 /// Bytes a table element is counted as.
-const ELEMENT: usize = 2 * size_of::<usize>();
+pub(crate) const ELEMENT: usize = 2 * size_of::<usize>();
 
 /// See the module.
 #[derive(Debug)]

@@ -37,6 +37,10 @@ impl Live {
         Self(shared)
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.0
+    }
+
     /// Makes and watches one call without a channel.
     fn request<R, T>(
         &self,

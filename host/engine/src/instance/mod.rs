@@ -27,5 +27,5 @@ mod meter;
 pub(crate) mod shared;
 mod turn;
 
-pub(crate) use driver::{Purpose, start};
+pub(crate) use driver::{ask, start};
 pub(crate) use live::Live;

@@ -3,6 +3,7 @@
 //! Every mismatch has a message of its own that says what fixes it. Invariant: a component whose
 //! report has no problem can be linked with exactly its grants.
 
+mod memory;
 mod surface;
 mod table;
 
@@ -113,6 +114,17 @@ pub enum LoadError {
     /// A grant that makes no sense.
     #[error("{0}")]
     InvalidGrant(String),
+    /// It begins with more memory than it may have.
+    #[error(
+        "the component begins with {needs} bytes of memory, but its limit `memory` is {limit} bytes; set `memory = \"{mib}MiB\"` or more in its `[provider.limits]`",
+        mib = needs.div_ceil(1024 * 1024)
+    )]
+    Memory {
+        /// Bytes that instantiating it takes.
+        needs: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// It does not compile.
     #[error("the component does not compile: {0}")]
     Compile(String),
@@ -146,6 +158,7 @@ impl LoadError {
             Self::NotGranted { .. } => "not_granted",
             Self::UnusedGrant { .. } => "unused_grant",
             Self::InvalidGrant(_) => "invalid_grant",
+            Self::Memory { .. } => "memory_limit",
             Self::Compile(_) => "compile",
             Self::Mismatch(_) => "contract_mismatch",
             Self::Describe(_) => "describe",
@@ -203,6 +216,8 @@ pub struct Preflight {
     pub imports: Vec<ImportRow>,
     /// What it exports.
     pub exports: Vec<String>,
+    /// Bytes of memory and tables that an instance begins with.
+    pub memory: u64,
     /// Everything that keeps it from being loaded.
     pub problems: Vec<LoadError>,
 }
@@ -232,12 +247,21 @@ fn wasi_offered(name: &str) -> bool {
 }
 
 /// Compares a component with the contract. With `grants`, also with those: what is imported must be
-/// granted, what is granted must be imported.
+/// granted, what is granted must be imported. With `limit`, the memory it begins with is compared with
+/// those bytes.
 ///
 /// # Errors
 /// What keeps the component from being read at all; everything else is in the report.
-pub fn preflight(bytes: &[u8], grants: Option<&Grants>) -> Result<Preflight, LoadError> {
-    let Surface { imports, exports } = read(bytes)?;
+pub fn preflight(
+    bytes: &[u8],
+    grants: Option<&Grants>,
+    limit: Option<u64>,
+) -> Result<Preflight, LoadError> {
+    let Surface {
+        imports,
+        exports,
+        memory,
+    } = read(bytes)?;
     let granted = |interface: &str| {
         grants.map(|grants| match interface {
             "state" => grants.state.is_some(),
@@ -331,7 +355,16 @@ pub fn preflight(bytes: &[u8], grants: Option<&Grants>) -> Result<Preflight, Loa
             });
         }
     }
+    if let Some(limit) = limit
+        && memory > limit
+    {
+        problems.push(LoadError::Memory {
+            needs: memory,
+            limit,
+        });
+    }
     Ok(Preflight {
+        memory,
         contract,
         imports: rows,
         exports,

@@ -1,6 +1,8 @@
-//! The names a component imports and exports, read without compiling it.
+//! The names a component imports and exports and the memory it starts with, read without compiling
+//! it.
 
 use super::LoadError;
+use super::memory::Needs;
 use wasmparser::{Encoding, Parser, Payload};
 
 /// Most imports and exports read.
@@ -10,6 +12,8 @@ const MAX_NAMES: usize = 1000;
 pub(super) struct Surface {
     pub(super) imports: Vec<String>,
     pub(super) exports: Vec<String>,
+    /// Bytes of memory and tables that one instance begins with.
+    pub(super) memory: u64,
 }
 
 /// Reads the outermost component.
@@ -27,10 +31,16 @@ pub(super) fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
     let mut surface = Surface {
         imports: Vec::new(),
         exports: Vec::new(),
+        memory: 0,
     };
     let mut depth = 0usize;
+    let mut needs = Needs::default();
     for payload in Parser::new(0).parse_all(bytes) {
-        match payload.map_err(|error| broken(&error, bytes.len()))? {
+        let payload = payload.map_err(|error| broken(&error, bytes.len()))?;
+        needs
+            .feed(&payload)
+            .map_err(|error| broken(&error, bytes.len()))?;
+        match payload {
             Payload::Version {
                 encoding: Encoding::Module,
                 ..
@@ -58,6 +68,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
             _ => {}
         }
     }
+    surface.memory = needs.total();
     Ok(surface)
 }
 

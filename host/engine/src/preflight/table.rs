@@ -49,6 +49,7 @@ impl fmt::Display for Preflight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let contract = self.contract.as_deref().unwrap_or("none");
         writeln!(f, "contract   {PACKAGE}@{contract} (this host: {CONTRACT})")?;
+        writeln!(f, "memory     {} bytes to begin with", self.memory)?;
         let width = self
             .imports
             .iter()

@@ -2,34 +2,42 @@ use super::*;
 use crate::grants::{HttpGrant, StateGrant};
 use std::collections::BTreeMap;
 
-/// A component that imports and exports empty instances of those names.
-fn component(imports: &[&str], exports: &[&str]) -> Vec<u8> {
-    // (component (type (instance)) (import …) (instance (export …))), encoded by hand: a section is
-    // its id, its length, and its items.
-    fn leb(mut n: usize, out: &mut Vec<u8>) {
-        loop {
-            let byte = (n & 0x7f) as u8;
-            n >>= 7;
-            out.push(if n == 0 { byte } else { byte | 0x80 });
-            if n == 0 {
-                break;
-            }
+const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+
+// Encoded by hand: a section is its id, its length, and its items.
+fn leb(mut n: usize, out: &mut Vec<u8>) {
+    loop {
+        let byte = (n & 0x7f) as u8;
+        n >>= 7;
+        out.push(if n == 0 { byte } else { byte | 0x80 });
+        if n == 0 {
+            break;
         }
     }
+}
+
+fn section(id: u8, items: usize, body: &[u8], out: &mut Vec<u8>) {
+    let mut content = Vec::new();
+    leb(items, &mut content);
+    content.extend_from_slice(body);
+    raw(id, &content, out);
+}
+
+fn raw(id: u8, content: &[u8], out: &mut Vec<u8>) {
+    out.push(id);
+    leb(content.len(), out);
+    out.extend_from_slice(content);
+}
+
+/// A component that imports and exports empty instances of those names.
+fn component(imports: &[&str], exports: &[&str]) -> Vec<u8> {
+    // (component (type (instance)) (import …) (instance (export …))).
     fn name(name: &str, out: &mut Vec<u8>) {
         out.push(0);
         leb(name.len(), out);
         out.extend_from_slice(name.as_bytes());
     }
-    fn section(id: u8, items: usize, body: &[u8], out: &mut Vec<u8>) {
-        let mut content = Vec::new();
-        leb(items, &mut content);
-        content.extend_from_slice(body);
-        out.push(id);
-        leb(content.len(), out);
-        out.extend_from_slice(&content);
-    }
-    let mut out = b"\0asm\x0d\0\x01\0".to_vec();
+    let mut out = COMPONENT.to_vec();
     section(7, 1, &[0x42, 0], &mut out);
     let mut body = Vec::new();
     for import in imports {
@@ -58,14 +66,14 @@ fn check(
     grants: Option<&Grants>,
     expected: &[&str],
 ) -> Preflight {
-    let report = preflight(&component(imports, exports), grants).unwrap();
+    let report = preflight(&component(imports, exports), grants, None).unwrap();
     let codes: Vec<_> = report.problems.iter().map(LoadError::code).collect();
     assert_eq!(codes, expected, "{report}");
     report
 }
 
 fn refused(bytes: &[u8]) -> LoadError {
-    preflight(bytes, None).unwrap_err()
+    preflight(bytes, None, None).unwrap_err()
 }
 
 #[test]
@@ -179,4 +187,40 @@ fn versions_and_unknown_imports_are_told_apart() {
         report.to_string().contains("harness:provider/http"),
         "{report}"
     );
+}
+
+/// A core module with a table of that many elements and a memory of that many pages.
+fn module(elements: u8, pages: u8) -> Vec<u8> {
+    let mut out = b"\0asm\x01\0\0\0".to_vec();
+    section(4, 1, &[0x70, 0, elements], &mut out);
+    section(5, 1, &[0, pages], &mut out);
+    out
+}
+
+#[test]
+fn memory_is_counted_once_an_instance_and_inside_nested_components_too() {
+    const PAGE: u64 = 65536;
+    let element = crate::instance::limiter::ELEMENT as u64;
+    // (component
+    //   (core module $a 10 elements, 2 pages) (core module $b 0 elements, 100 pages)
+    //   (core instance $a) (core instance $a)
+    //   (component $c (alias outer $a) (core instance $a)) (instance $c) (instance $c) (instance $c))
+    // $b is never instantiated.
+    let mut out = COMPONENT.to_vec();
+    raw(1, &module(10, 2), &mut out);
+    raw(1, &module(0, 100), &mut out);
+    section(2, 2, &[0, 0, 0, 0, 0, 0], &mut out);
+    let mut inner = COMPONENT.to_vec();
+    section(6, 1, &[0x00, 0x11, 0x02, 1, 0], &mut inner);
+    section(2, 1, &[0, 0, 0], &mut inner);
+    raw(4, &inner, &mut out);
+    section(5, 3, &[0, 0, 0, 0, 0, 0, 0, 0, 0], &mut out);
+    let needs = 5 * (10 * element + 2 * PAGE);
+    let report = |limit| preflight(&out, None, Some(limit)).unwrap();
+    assert_eq!(report(needs).memory, needs);
+    let problem = |limit| {
+        let problems = report(limit).problems;
+        problems.iter().any(|p| p.code() == "memory_limit")
+    };
+    assert!(problem(needs - 1) && !problem(needs));
 }

@@ -8,10 +8,12 @@
 
 mod guests;
 mod host;
+mod machine;
 mod store;
 
 pub(crate) use guests::puppet;
 pub(crate) use host::{Gate, TestChannel, TestHost};
+pub(crate) use machine::{alone, shared};
 pub(crate) use store::MemoryState;
 
 use bytes::Bytes;
@@ -53,9 +55,6 @@ pub(crate) fn limits() -> Limits {
     }
 }
 
-/// Scheduling of a loaded machine, on top of W2's 250 ms.
-pub(crate) const SLACK: Duration = Duration::from_millis(750);
-
 /// An engine without a cache.
 pub(crate) fn engine() -> Engine {
     Engine::new(EngineConfig::new(None, HostKey::new([7; 32]))).unwrap()
@@ -92,6 +91,7 @@ pub(crate) struct Bench {
     pub(crate) id: HarnessId,
     pub(crate) host: Arc<TestHost>,
     pub(crate) state: Arc<MemoryState>,
+    _machine: machine::Held,
 }
 
 impl Bench {
@@ -100,6 +100,7 @@ impl Bench {
     }
 
     pub(crate) async fn with(spec: ProviderSpec) -> Self {
+        let machine = machine::shared();
         let state = Arc::new(MemoryState::default());
         let registry = Registry::new(shared_engine(), state.clone());
         let report = registry.load(spec).await.unwrap();
@@ -108,6 +109,7 @@ impl Bench {
             id: report.id,
             host: Arc::new(TestHost::new(true)),
             state,
+            _machine: machine,
         }
     }
 
@@ -267,12 +269,19 @@ pub(crate) async fn turn(
     instance.done(started).await
 }
 
-/// Runs `call` and checks how long it took.
+/// Runs `call` and checks how long it took. The test has the machine [`alone`].
 pub(crate) async fn within<T>(most: Duration, call: impl Future<Output = T>) -> T {
-    let start = Instant::now();
+    assert!(
+        machine::is_alone(),
+        "a test that measures begins with alone()"
+    );
+    let (start, stalls) = (Instant::now(), machine::Stalls::watch());
     let result = call.await;
-    let took = start.elapsed();
-    assert!(took <= most + SLACK, "took {took:?}, allowed are {most:?}");
+    let (took, stalled) = (start.elapsed(), stalls.sum());
+    assert!(
+        took <= most + stalled,
+        "took {took:?}, allowed are {most:?}; the machine stood still for {stalled:?}"
+    );
     result
 }
 

@@ -1,7 +1,7 @@
 //! The durable state of providers.
 
 use super::*;
-use harness_core::ids::HarnessId;
+use harness_core::ids::{HarnessId, LoopId};
 use harness_core::state_store::{StateError, StateScope};
 
 const LIMIT: u64 = 1000;
@@ -15,7 +15,8 @@ pub async fn state_is_kept_per_provider_and_scope(backend: &dyn Backend) {
     let scopes = [
         StateScope::Provider,
         StateScope::Project("default".parse().unwrap()),
-        StateScope::Session(session),
+        StateScope::Loop(session, LoopId(Uuid::from_u128(1))),
+        StateScope::Loop(session, LoopId(Uuid::from_u128(2))),
     ];
     for (n, scope) in scopes.iter().enumerate() {
         for id in ["a/a", "b/b"] {
@@ -115,7 +116,10 @@ pub async fn state_limit_counts_keys_and_values(backend: &dyn Backend) {
 
 pub async fn n19_session_state_goes_with_its_session(backend: &dyn Backend) {
     let (store, session) = with_session(backend).await;
-    let (id, scope) = (provider("a/a"), StateScope::Session(session));
+    let (id, scope) = (
+        provider("a/a"),
+        StateScope::Loop(session, LoopId(Uuid::from_u128(1))),
+    );
     store.set(&id, &scope, "key", vec![1], LIMIT).await.unwrap();
     store
         .set(&id, &StateScope::Provider, "key", vec![2], LIMIT)

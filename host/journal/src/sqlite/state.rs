@@ -26,7 +26,7 @@ impl Place {
         let (kind, scope) = match scope {
             StateScope::Provider => (PROVIDER, String::new()),
             StateScope::Project(project) => (PROJECT, project.to_string()),
-            StateScope::Session(session) => (SESSION, session.to_string()),
+            StateScope::Loop(session, of) => (SESSION, format!("{session}/{of}")),
         };
         Self {
             provider: provider.to_string(),
@@ -62,7 +62,7 @@ impl StateStore for SqliteStore {
     ) -> BoxFuture<'a, Result<(), StateError>> {
         let place = Place::new(provider, scope, key);
         let session = match scope {
-            StateScope::Session(session) => Some(*session),
+            StateScope::Loop(session, _) => Some(*session),
             _ => None,
         };
         Box::pin(async move {
@@ -99,8 +99,15 @@ pub(super) fn delete_session(
     session: SessionId,
 ) -> Result<(), JournalError> {
     connection
-        .prepare_cached("DELETE FROM state WHERE scope_kind = ?1 AND scope = ?2")
-        .and_then(|mut delete| delete.execute(params![SESSION, session.to_string()]))
+        // Its loops' scopes begin with it; `0` is the character after `/`.
+        .prepare_cached("DELETE FROM state WHERE scope_kind = ?1 AND scope >= ?2 AND scope < ?3")
+        .and_then(|mut delete| {
+            delete.execute(params![
+                SESSION,
+                format!("{session}/"),
+                format!("{session}0")
+            ])
+        })
         .map(drop)
         .map_err(failed)
 }

@@ -97,7 +97,10 @@ impl Actor {
             projection: Some(projection(next)?),
             idempotency,
         };
-        match self.deps.journal.append(append).await {
+        let begun = std::time::Instant::now();
+        let appended = self.deps.journal.append(append).await;
+        metrics::histogram!("harness_append_seconds").record(begun.elapsed().as_secs_f64());
+        match appended {
             Ok(_) => Ok(encoded),
             Err(JournalError::Ambiguous { reason }) => Err(Failed::Ambiguous(reason)),
             // Another opening writes this session: this actor must not go on.

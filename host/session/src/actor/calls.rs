@@ -4,10 +4,11 @@
 use super::{Actor, Announced, Asked, Msg, Reply, ReserveCall, Reserved, Returned};
 use crate::channel::RunChannel;
 use crate::signals::{Guard, Pending};
+use futures::FutureExt;
 use harness_core::abort::{AbortHandle, AbortReason};
 use harness_core::content::Message;
 use harness_core::gate::GateAsk;
-use harness_core::ids::CommandId;
+use harness_core::ids::{CommandId, LoopId};
 use harness_core::provider::{
     CallError, Channel, ChannelError, Instance, Invocation, NativeTurn, PromptInput, Refusal,
     Started,
@@ -77,8 +78,9 @@ impl Actor {
     /// Controls that waited for a starting prompt ask again; without one they are refused (R65).
     pub(super) async fn retry_waiting(&mut self) {
         for (call, _) in std::mem::take(&mut self.waiting) {
-            let started = self.session.live.owner.as_ref().is_some_and(|o| o.handle);
-            let stopping = self.session.live.stop.is_some() || self.session.live.faulted.is_some();
+            let (live, loop_id) = (&self.session.live, call.reserve.loop_id);
+            let started = live.of(loop_id).owner.as_ref().is_some_and(|o| o.handle);
+            let stopping = live.is_marked(loop_id) || live.faulted.is_some();
             self.reserve(call, !started && !stopping).await;
         }
     }
@@ -89,18 +91,23 @@ impl Actor {
         invocation: InvocationId,
         instance: Option<Arc<dyn Instance>>,
     ) {
-        let turn = self.session.live.owner.as_ref().and_then(|o| o.turn);
+        let owner = self.session.live.owner_of(invocation);
+        let (turn, loop_id) = owner.map_or((None, self.session.state.active_loop), |o| {
+            (o.turn, o.loop_id)
+        });
+        let seat = self.seat(loop_id);
+        let (signals, input) = (seat.signals.clone(), seat.input_waits.subscribe());
         let abort = AbortHandle::new();
         let channel = Arc::new(RunChannel {
             invocation,
-            context: self.operation_context(),
+            context: self.operation_context(loop_id),
             harness: self.harness_of_invocation(invocation),
             workspace: self.session.state.workspace_id.clone(),
             abort: abort.clone(),
             mailbox: self.mailbox.clone(),
-            signals: self.signals.clone(),
+            signals,
             deps: self.deps.clone(),
-            input: self.input_waits.subscribe(),
+            input,
             input_closed: false.into(),
             input_wake: tokio::sync::Notify::new(),
         });
@@ -116,38 +123,62 @@ impl Actor {
         );
     }
 
-    pub(super) fn call_start_prompt(&mut self, invocation: InvocationId, input: PromptInput) {
-        self.start_with_instance(invocation, move |instance, channel| {
-            Box::pin(async move { instance.start_prompt(input, channel).await })
-        });
+    pub(super) fn call_start_prompt(
+        &mut self,
+        loop_id: LoopId,
+        invocation: InvocationId,
+        input: PromptInput,
+    ) {
+        let start = move |instance: Arc<dyn Instance>, channel| {
+            async move { instance.start_prompt(input, channel).await }.boxed()
+        };
+        self.call_with_instance(loop_id, invocation, Returned::Started, start);
     }
 
     pub(super) fn call_adopt(
         &mut self,
+        loop_id: LoopId,
         invocation: InvocationId,
         native_turn_id: String,
         command_id: CommandId,
     ) {
-        self.start_with_instance(invocation, move |instance, channel| {
-            Box::pin(async move {
+        let start = move |instance: Arc<dyn Instance>, channel| {
+            let adopt = async move {
                 instance
                     .adopt_turn(native_turn_id, command_id, channel)
                     .await
-            })
-        });
+            };
+            adopt.boxed()
+        };
+        self.call_with_instance(loop_id, invocation, Returned::Started, start);
     }
 
-    /// Starts a turn on the loop's instance, opened first when there is none.
-    fn start_with_instance<F>(&mut self, invocation: InvocationId, start: F)
-    where
-        F: FnOnce(Arc<dyn Instance>, Arc<dyn Channel>) -> StartFuture + Send + 'static,
-    {
+    pub(super) fn call_compact(
+        &mut self,
+        loop_id: LoopId,
+        invocation: InvocationId,
+        command_id: CommandId,
+    ) {
+        let compact = move |instance: Arc<dyn Instance>, channel| {
+            async move { instance.compact(command_id, channel).await }.boxed()
+        };
+        self.call_with_instance(loop_id, invocation, Returned::Compacted, compact);
+    }
+
+    /// Makes a call on the loop's instance, opened first when there is none.
+    fn call_with_instance<T: Send + 'static>(
+        &mut self,
+        loop_id: LoopId,
+        invocation: InvocationId,
+        returned: fn(Result<T, CallError>) -> Returned,
+        call: impl FnOnce(Arc<dyn Instance>, Arc<dyn Channel>) -> Called<T> + Send + 'static,
+    ) {
         self.open_run(invocation, None);
         let Some(channel) = self.runs.get(&invocation).map(|r| r.channel.clone()) else {
             return;
         };
         let (reply, opened) = oneshot::channel();
-        self.need_instance(reply);
+        self.need_instance(loop_id, reply);
         let mailbox = self.mailbox.clone();
         tokio::spawn(async move {
             let abort = channel.abort();
@@ -165,11 +196,11 @@ impl Actor {
                             instance: instance.clone(),
                         })
                         .await;
-                    start(instance, channel).await
+                    call(instance, channel).await
                 }
                 Err(error) => Err(error),
             };
-            let returned = Returned::Started(result);
+            let returned = returned(result);
             let _ = mailbox
                 .send(Msg::Returned {
                     invocation,
@@ -295,6 +326,14 @@ impl Actor {
                     messages,
                 }
             }
+            Returned::Compacted(result) => {
+                let messages = self.close_sink(invocation, result.is_err());
+                Input::Compacted {
+                    invocation,
+                    result,
+                    messages,
+                }
+            }
             Returned::Done(result) => {
                 let messages = self.close_sink(invocation, result.is_err());
                 Input::Done {
@@ -323,13 +362,19 @@ impl Actor {
     pub(super) async fn interrupt(
         &mut self,
         origin: Origin,
+        loop_id: Option<LoopId>,
         reply: oneshot::Sender<Result<bool, Refused>>,
     ) {
         // An activity that the provider opened a moment ago counts.
-        match self.feed(Input::Interrupt { origin }, None).await {
-            Answer::Stopping => {
-                if self.session.live.stop.is_some() {
-                    self.stops.push(reply);
+        match self.feed(Input::Interrupt { origin, loop_id }, None).await {
+            Answer::Stopping(command_id) => {
+                let mut stops = self.session.live.stops.iter();
+                if stops.any(|s| s.command_id == command_id) {
+                    self.stops
+                        .entry(command_id)
+                        .or_default()
+                        .waiters
+                        .push(reply);
                 } else {
                     let _ = reply.send(Ok(true));
                 }
@@ -343,6 +388,14 @@ impl Actor {
             _ => {
                 let _ = reply.send(Err(Refused::Internal));
             }
+        }
+    }
+
+    /// A stop that did not end within its bound is logged, and its loops are freed (S91).
+    pub(super) async fn barrier_expired(&mut self, command_id: CommandId) {
+        let expired = self.feed(Input::BarrierExpired(command_id), None).await;
+        if expired == Answer::Bool(true) {
+            tracing::warn!(session = %self.id, command = %command_id, "a stop did not end in time; its loops are freed");
         }
     }
 
@@ -367,8 +420,15 @@ impl Actor {
             Answer::Asked(gate_id) => {
                 let (sender, answer) = oneshot::channel();
                 self.gates.insert(gate_id, sender);
-                let guard = Guard::new(self.signals.clone(), Pending::Gate(gate_id));
-                Ok(Asked::Open { answer, guard })
+                let owner = self.session.live.owner_of(invocation);
+                let loop_id = owner.map_or(self.session.state.active_loop, |o| o.loop_id);
+                let signals = self.seat(loop_id).signals.clone();
+                let guard = Guard::new(signals, Pending::Gate(gate_id));
+                Ok(Asked::Open {
+                    gate_id,
+                    answer,
+                    guard,
+                })
             }
             Answer::Approved(decision) => Ok(Asked::Decided(GateValue::Approval(decision))),
             Answer::Channel(error) => Err(error),
@@ -380,15 +440,21 @@ impl Actor {
         let _ = reply.send(result);
     }
 
-    pub(super) async fn announce(&mut self, turn: NativeTurn, reply: Reply<Announced>) {
+    pub(super) async fn announce(
+        &mut self,
+        loop_id: LoopId,
+        turn: NativeTurn,
+        reply: Reply<Announced>,
+    ) {
         self.last_announcement += 1;
         let id = self.last_announcement;
         let (sender, decided) = oneshot::channel();
         self.announcements.insert(id, sender);
-        let result = match self.feed(Input::Announce { id, turn }, None).await {
+        let result = match self.feed(Input::Announce { loop_id, id, turn }, None).await {
             Answer::Accepted => {
                 let pending = Pending::Announcement(id);
-                Ok((decided, Guard::new(self.signals.clone(), pending)))
+                let signals = self.seat(loop_id).signals.clone();
+                Ok((decided, Guard::new(signals, pending)))
             }
             Answer::Channel(error) => {
                 self.announcements.remove(&id);
@@ -409,19 +475,27 @@ impl Actor {
         invocation: InvocationId,
         limit: usize,
     ) -> Result<Vec<Message>, ChannelError> {
-        let owner = self
-            .session
-            .live
-            .owner
-            .as_ref()
-            .ok_or(ChannelError::Closed)?;
-        if !owner.invocations.contains_key(&invocation) {
-            return Err(ChannelError::Closed);
-        }
+        let owner = self.session.live.owner_of(invocation);
+        let owner = owner.ok_or(ChannelError::Closed)?;
         Ok(self
             .session
             .history
             .newest(owner.loop_id, limit, owner.turn))
+    }
+
+    /// Saved messages of a loop.
+    pub(super) fn messages(
+        &self,
+        loop_id: Option<LoopId>,
+        from: usize,
+        limit: usize,
+    ) -> Result<Vec<Message>, Refused> {
+        let loop_id = loop_id.unwrap_or(self.session.state.active_loop);
+        if !self.session.state.loops.contains_key(&loop_id) {
+            return Err(Refused::LoopNotFound(loop_id.to_string()));
+        }
+        let saved = self.session.history.of(loop_id).iter();
+        Ok(saved.skip(from).take(limit).cloned().collect())
     }
 
     /// Fires an invocation's abort.
@@ -432,7 +506,7 @@ impl Actor {
     }
 }
 
-type StartFuture = harness_core::provider::BoxFuture<'static, Result<Started, CallError>>;
+type Called<T> = harness_core::provider::BoxFuture<'static, Result<T, CallError>>;
 
 fn gone() -> CallError {
     CallError::Unavailable {

@@ -1,36 +1,39 @@
 //! Performing what a decision asked for.
 
-use super::{Actor, Msg, NOTIFY_EVERY, Reserved};
+use super::{Actor, Msg, Reserved};
 use crate::requests::{Delivery, Hook};
 use harness_core::abort::AbortReason;
-use harness_core::command::Cause;
-use harness_core::event::{Event, EventBody};
-use harness_core::ids::{CommandId, EventId, HarnessId, LoopId, TurnId};
-use harness_core::provider::{OperationContext, WorkspaceNeed};
+use harness_core::ids::{CommandId, HarnessId, LoopId};
+use harness_core::provider::{OperationContext, Params, Workspace, WorkspaceNeed};
 use harness_core::refusal::Refused;
-use harness_core::session::{Effect, InvocationId};
+use harness_core::session::{Effect, InvocationId, effective_params};
 use harness_core::view::OperationResult;
-use jiff::Timestamp;
-use tokio::time::Instant;
 
 impl Actor {
     pub(super) fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::StartPrompt {
-                invocation, input, ..
-            } => self.call_start_prompt(invocation, input),
+                invocation,
+                loop_id,
+                input,
+            } => self.call_start_prompt(loop_id, invocation, input),
             Effect::Invoke {
                 invocation,
                 command_id,
             } => self.call_invoke(invocation, command_id),
             Effect::Adopt {
                 invocation,
+                loop_id,
                 command_id,
                 native_turn_id,
-                ..
             } => {
-                self.call_adopt(invocation, native_turn_id, command_id);
+                self.call_adopt(loop_id, invocation, native_turn_id, command_id);
             }
+            Effect::Compact {
+                invocation,
+                loop_id,
+                command_id,
+            } => self.call_compact(loop_id, invocation, command_id),
             Effect::CallDone(invocation) => self.call_done(invocation),
             Effect::Abort { invocation, reason } => self.abort_run(invocation, reason),
             Effect::CloseChannel(invocation) => {
@@ -49,36 +52,48 @@ impl Actor {
                     let _ = waiter.send(result);
                 }
             }
-            Effect::AbortActivities => {
-                let aborted = self.signals.abort_activities(AbortReason::UserStop);
+            Effect::AbortActivities(loop_id) => {
+                let signals = &self.seat(loop_id).signals;
+                let aborted = signals.abort_activities(AbortReason::UserStop);
                 let (mailbox, drain) = (self.mailbox.clone(), self.deps.config.drain);
                 tokio::spawn(async move {
                     tokio::time::sleep(drain).await;
-                    let _ = mailbox.send(Msg::DrainExpired(aborted)).await;
+                    let _ = mailbox.send(Msg::DrainExpired(loop_id, aborted)).await;
                 });
             }
             Effect::Publish(event) => self.publish_ephemeral(&event),
-            Effect::TakeSlot => {
-                self.slot = self.offered.take();
-                self.forget_wish();
+            Effect::TakeSlot(loop_id) => {
+                let slot = self.offered.take();
+                let seat = self.seat(loop_id);
+                seat.slot = slot;
+                seat.forget_wish();
             }
-            Effect::OverdrawSlot => {
-                self.slot = Some(self.deps.slots.overdraw());
-                self.forget_wish();
+            Effect::OverdrawSlot(loop_id) => {
+                let slot = self.deps.slots.overdraw();
+                let seat = self.seat(loop_id);
+                seat.slot = Some(slot);
+                seat.forget_wish();
             }
-            Effect::WaitForSlot => self.wait_for_slot(),
-            Effect::ReleaseSlot => {
-                self.slot = None;
+            Effect::WaitForSlot(loop_id) => self.wait_for_slot(loop_id),
+            Effect::ReleaseSlot(loop_id) => {
                 self.offered = None;
-                self.forget_wish();
+                let seat = self.seat(loop_id);
+                seat.slot = None;
+                seat.forget_wish();
             }
             Effect::RetryWaiting => self.retry_due = true,
-            Effect::Stopped => {
-                for stop in std::mem::take(&mut self.stops) {
-                    let _ = stop.send(Ok(true));
+            Effect::Stopped(command_id) => {
+                let stop = self.stops.remove(&command_id).unwrap_or_default();
+                if let Some(timer) = stop.timer {
+                    timer.abort();
+                }
+                for waiter in stop.waiters {
+                    let _ = waiter.send(Ok(true));
                 }
             }
-            Effect::NotifyState => self.notify_state(),
+            Effect::ShutDown => self.end_instances(),
+            Effect::WatchBarrier(command_id) => self.watch_barrier(command_id),
+            Effect::NotifyState(loop_id) => self.notify_state(loop_id),
             Effect::Hook { first, command_id } => {
                 let run_id = self.session.state.run_id;
                 let hook = Hook {
@@ -92,7 +107,7 @@ impl Actor {
                     self.deps.observer.resumed(&hook);
                 }
             }
-            Effect::DisposeInstance => self.retire_instance(),
+            Effect::DisposeInstance(loop_id) => self.retire_instance(loop_id),
         }
     }
 
@@ -102,47 +117,25 @@ impl Actor {
         }
     }
 
-    /// A slot granted meanwhile comes as a message all the same, and goes back.
-    fn forget_wish(&mut self) {
-        if let Some(wait) = self.slot_wait.take() {
-            wait.abort();
-        }
-    }
-
-    pub(super) fn wait_for_slot(&mut self) {
+    /// Queues for a slot, unless the loop does already.
+    pub(super) fn wait_for_slot(&mut self, loop_id: LoopId) {
         let (slots, mailbox) = (self.deps.slots.clone(), self.mailbox.clone());
-        self.slot_wait = Some(tokio::spawn(async move {
-            if let Some(slot) = slots.take().await {
-                let _ = mailbox.send(Msg::SlotGranted(slot)).await;
-            }
-        }));
+        self.seat(loop_id).slot_wait.get_or_insert_with(|| {
+            tokio::spawn(async move {
+                if let Some(slot) = slots.take().await {
+                    let _ = mailbox.send(Msg::SlotGranted(loop_id, slot)).await;
+                }
+            })
+        });
     }
 
-    /// At most one frame in 250 ms, the last one always delivered (G7).
-    fn notify_state(&mut self) {
-        let now = Instant::now();
-        match self.notified {
-            Some(last) if now < last + NOTIFY_EVERY => {
-                self.notify_due.get_or_insert(last + NOTIFY_EVERY);
-            }
-            _ => self.notify_now(now),
-        }
-    }
-
-    pub(super) fn notify_now(&mut self, now: Instant) {
-        self.notify_due = None;
-        self.notified = Some(now);
-        let harness_id = self.session.state.agent.clone();
-        let event = Event {
-            id: EventId::ZERO,
-            session_id: self.id,
-            loop_id: LoopId::ZERO,
-            turn_id: TurnId::ZERO,
-            at: Timestamp::now(),
-            cause: Cause::default(),
-            body: EventBody::CommandStateChanged { harness_id },
-        };
-        self.publish_ephemeral(&event);
+    fn watch_barrier(&mut self, command_id: CommandId) {
+        let (bound, mailbox) = (self.deps.config.interrupt_barrier, self.mailbox.clone());
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(bound).await;
+            let _ = mailbox.send(Msg::BarrierExpired(command_id)).await;
+        });
+        self.stops.entry(command_id).or_default().timer = Some(timer);
     }
 
     pub(super) fn harness_of_invocation(&self, invocation: InvocationId) -> HarnessId {
@@ -152,47 +145,52 @@ impl Actor {
             .map_or_else(|| self.session.state.agent.clone(), |i| i.harness.clone())
     }
 
-    /// The workspace as the loop's harness may see it (R78).
-    pub(super) fn workspace_for_harness(&self) -> Option<harness_core::provider::Workspace> {
-        let need = self
-            .session
-            .state
-            .active_loop()
-            .and_then(|l| self.deps.harnesses.get(&l.harness))
-            .and_then(|h| h.info())
-            .map(|i| i.workspace);
-        match need {
+    /// The workspace as that harness may see it (R78).
+    pub(super) fn workspace_for(&self, harness: &HarnessId) -> Option<Workspace> {
+        let info = self.deps.harnesses.get(harness).and_then(|h| h.info());
+        match info.map(|i| i.workspace) {
             Some(WorkspaceNeed::None) => None,
             _ => self.workspace.clone(),
         }
     }
 
-    pub(super) fn operation_context(&self) -> OperationContext {
+    /// The parameters of a turn on that harness: the session's, if it is the session's harness;
+    /// any other has its defaults.
+    pub(super) fn params_for(&self, harness: &HarnessId) -> Params {
         let state = &self.session.state;
+        if *harness == state.agent {
+            return state.params.clone();
+        }
+        let info = self.deps.harnesses.get(harness).and_then(|h| h.info());
+        info.and_then(|i| effective_params(&i, &Params::new()).ok())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn operation_context(&self, loop_id: LoopId) -> OperationContext {
+        let state = &self.session.state;
+        let of = state.loops.get(&loop_id);
+        let harness = of.map_or(&state.agent, |l| &l.harness);
+        let runtime = of.map(|l| state.runtime_of(l)).unwrap_or_default();
         OperationContext {
             project_id: state.project_id.clone(),
             session_id: self.id,
-            loop_id: state.active_loop,
-            native_session_id: state
-                .active_loop()
-                .and_then(|l| l.native_session_id.clone()),
-            workspace: self.workspace_for_harness(),
-            model: state.model.clone(),
-            effort: None,
-            loop_mode: None,
-            params: state.params.clone(),
+            loop_id,
+            native_session_id: of.and_then(|l| l.native_session_id.clone()),
+            workspace: self.workspace_for(harness),
+            model: runtime.model,
+            effort: runtime.effort,
+            loop_mode: of.map(|l| l.mode.clone()).filter(|m| !m.is_empty()),
+            params: self.params_for(harness),
         }
     }
 
     /// Who closes the session learns that nothing runs any more.
     pub(super) fn answer_closes(&mut self) {
-        if self.session.live.closing
-            && self.session.live.owner.is_none()
-            && self.session.live.stop.is_none()
-            && !self.closes.is_empty()
-        {
+        let live = &self.session.live;
+        let runs = live.owners().next().is_some() || !live.stops.is_empty();
+        if live.closing && !runs && !self.closes.is_empty() {
             let closes = std::mem::take(&mut self.closes);
-            let ended = self.dispose_current(AbortReason::Shutdown);
+            let ended = self.dispose_all(AbortReason::Shutdown);
             tokio::spawn(async move {
                 ended.await;
                 for close in closes {

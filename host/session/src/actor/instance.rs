@@ -3,6 +3,7 @@
 use super::{Actor, Msg};
 use crate::link::SessionLink;
 use harness_core::abort::AbortReason;
+use harness_core::ids::LoopId;
 use harness_core::provider::{CallError, Instance, InstanceScope};
 use harness_core::session::LinkId;
 use std::future::Future;
@@ -52,34 +53,38 @@ impl InstanceSlot {
 }
 
 impl Actor {
-    pub(super) fn need_instance(&mut self, reply: Waiter) {
+    pub(super) fn need_instance(&mut self, loop_id: LoopId, reply: Waiter) {
         self.dirty = true;
-        if let Some(instance) = self.instance.live() {
+        let slot = &mut self.seat(loop_id).instance;
+        if let Some(instance) = slot.live() {
             let _ = reply.send(Ok(instance));
             return;
         }
-        let opening = !self.instance.waiters.is_empty();
-        self.instance.waiters.push(reply);
+        let opening = !slot.waiters.is_empty();
+        slot.waiters.push(reply);
         if opening {
             return;
         }
-        self.instance.generation += 1;
-        let generation = self.instance.generation;
-        let mut old = std::mem::take(&mut self.instance.leaving);
-        old.extend(self.instance.current.take());
+        slot.generation += 1;
+        let generation = slot.generation;
+        let mut old = std::mem::take(&mut slot.leaving);
+        old.extend(slot.current.take());
+        let signals = self.seat(loop_id).signals.clone();
         let state = &self.session.state;
         let harness_id = state
-            .active_loop()
+            .loops
+            .get(&loop_id)
             .map_or_else(|| state.agent.clone(), |l| l.harness.clone());
         let scope = InstanceScope::Loop {
             project: state.project_id.clone(),
             session: self.id,
-            loop_id: state.active_loop,
+            loop_id,
         };
         let harness = self.deps.harnesses.get(&harness_id);
         let link = Arc::new(SessionLink::new(
+            loop_id,
             self.mailbox.clone(),
-            self.signals.clone(),
+            signals,
             self.published.clone(),
             self.deps.clone(),
         ));
@@ -96,13 +101,25 @@ impl Actor {
                     loading: false,
                 }),
             };
-            let _ = mailbox.send(Msg::Opened { generation, result }).await;
+            let _ = mailbox
+                .send(Msg::Opened {
+                    loop_id,
+                    generation,
+                    result,
+                })
+                .await;
         });
     }
 
-    pub(super) fn opened(&mut self, generation: u64, result: Result<Arc<dyn Instance>, CallError>) {
+    pub(super) fn opened(
+        &mut self,
+        loop_id: LoopId,
+        generation: u64,
+        result: Result<Arc<dyn Instance>, CallError>,
+    ) {
         self.dirty = true;
-        if generation != self.instance.generation {
+        let slot = &mut self.seat(loop_id).instance;
+        if generation != slot.generation {
             // The harness changed meanwhile: this one serves nobody.
             if let Ok(instance) = result {
                 tokio::spawn(instance.dispose(AbortReason::Superseded));
@@ -110,53 +127,56 @@ impl Actor {
             return;
         }
         if let Ok(instance) = &result {
-            self.instance.current = Some(instance.clone());
+            slot.current = Some(instance.clone());
         }
-        for waiter in std::mem::take(&mut self.instance.waiters) {
+        for waiter in std::mem::take(&mut slot.waiters) {
             let _ = waiter.send(result.clone());
         }
         if self.session.live.closing {
             // It came up while the host went down.
-            drop(self.dispose_current(AbortReason::Shutdown));
+            drop(self.dispose_current(loop_id, AbortReason::Shutdown));
         }
     }
 
     /// The loop has another harness: its instance takes no new calls here, and is disposed of
     /// when the calls it runs have ended.
-    pub(super) fn retire_instance(&mut self) {
-        self.instance.generation += 1;
+    pub(super) fn retire_instance(&mut self, loop_id: LoopId) {
+        let slot = &mut self.seat(loop_id).instance;
+        slot.generation += 1;
         let unserved = CallError::Unavailable {
             reason: "the harness changed".into(),
             loading: false,
         };
-        for waiter in std::mem::take(&mut self.instance.waiters) {
+        for waiter in std::mem::take(&mut slot.waiters) {
             let _ = waiter.send(Err(unserved.clone()));
         }
-        self.instance.retired.extend(self.instance.current.take());
+        slot.retired.extend(slot.current.take());
         self.dispose_retired();
     }
 
     pub(super) fn dispose_retired(&mut self) {
         if self.runs.is_empty() {
-            for instance in std::mem::take(&mut self.instance.retired) {
-                self.instance.leaving.push(instance.clone());
-                tokio::spawn(instance.dispose(AbortReason::Superseded));
+            for seat in self.seats.values_mut() {
+                for instance in std::mem::take(&mut seat.instance.retired) {
+                    seat.instance.leaving.push(instance.clone());
+                    tokio::spawn(instance.dispose(AbortReason::Superseded));
+                }
             }
         }
     }
 
     /// Drops an instance that nobody uses. One that a request took up meanwhile stays.
-    pub(super) fn drop_idle_instance(&mut self) {
-        let Some(instance) = self.instance.current.take() else {
+    pub(super) fn drop_idle_instance(&mut self, loop_id: LoopId) {
+        let Some(instance) = self.seat(loop_id).instance.current.take() else {
             return;
         };
         // Hidden first, counted then: a request counts itself before it looks.
         self.publish();
         if self.uses.in_flight() == 0 {
-            self.instance.leaving.push(instance.clone());
+            self.seat(loop_id).instance.leaving.push(instance.clone());
             tokio::spawn(instance.dispose(AbortReason::Idle));
         } else {
-            self.instance.current = Some(instance);
+            self.seat(loop_id).instance.current = Some(instance);
             self.publish();
         }
     }
@@ -164,11 +184,13 @@ impl Actor {
     /// Begins to end the instance; what is returned waits for its end.
     pub(super) fn dispose_current(
         &mut self,
+        loop_id: LoopId,
         reason: AbortReason,
     ) -> impl Future<Output = ()> + Send + use<> {
         self.dirty = true;
-        let current = self.instance.current.take();
-        self.instance.leaving.extend(current.clone());
+        let slot = &mut self.seat(loop_id).instance;
+        let current = slot.current.take();
+        slot.leaving.extend(current.clone());
         let ending = current.map(|instance| tokio::spawn(instance.dispose(reason)));
         async move {
             if let Some(ending) = ending {
@@ -177,19 +199,36 @@ impl Actor {
         }
     }
 
+    /// Begins to end every loop's instance; what is returned waits for their end.
+    pub(super) fn dispose_all(
+        &mut self,
+        reason: AbortReason,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let loops: Vec<LoopId> = self.seats.keys().copied().collect();
+        let endings: Vec<_> = loops
+            .into_iter()
+            .map(|loop_id| self.dispose_current(loop_id, reason))
+            .collect();
+        async move {
+            for ending in endings {
+                ending.await;
+            }
+        }
+    }
+
     /// Activities that ignored their abort: the instance is consumed (N13, W5). Later activities
     /// are none of this abort's business.
-    pub(super) fn drain_expired(&mut self, aborted: &[LinkId]) {
-        let open = &self.session.live.activities;
+    pub(super) fn drain_expired(&mut self, loop_id: LoopId, aborted: &[LinkId]) {
+        let open = &self.session.live.of(loop_id).activities;
         if !aborted.iter().any(|id| open.contains_key(id)) {
             return;
         }
         tracing::warn!(session = %self.id, "activities ignored their abort; the instance is ended");
-        let ended = self.dispose_current(AbortReason::UserStop);
+        let ended = self.dispose_current(loop_id, AbortReason::UserStop);
         let mailbox = self.mailbox.clone();
         tokio::spawn(async move {
             ended.await;
-            let _ = mailbox.send(Msg::Drained).await;
+            let _ = mailbox.send(Msg::Drained(loop_id)).await;
         });
     }
 }

@@ -3,22 +3,21 @@
 use super::Actor;
 use crate::deps::Deps;
 use crate::fanout::Fanout;
-use crate::handle::{Handle, Published, Uses};
-use crate::requests::Delivery;
-use crate::signals::Signals;
+use crate::handle::{Handle, Published, PublishedLoop, Uses};
+use crate::requests::{Delivery, RowChange};
 use arc_swap::ArcSwap;
 use harness_core::abort::AbortReason;
 use harness_core::codec::{decode_command, decode_event};
-use harness_core::event::Event;
+use harness_core::event::{Event, Runtime};
 use harness_core::ids::SessionId;
 use harness_core::provider::Workspace;
 use harness_core::refusal::Refused;
 use harness_core::session::{Input, Record, Session};
 use harness_journal::{Epoch, JournalError, RecordKind, WorkspaceTarget};
 use jiff::Timestamp;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 /// Records read at a time.
 const PAGE: usize = 1000;
@@ -82,7 +81,6 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
         }
     };
     let workspace = workspace_of(&deps, &session).await?;
-    let (input_waits, _) = watch::channel(false);
     let published = Arc::new(ArcSwap::from_pointee(Published::of(
         &session,
         workspace.clone(),
@@ -97,7 +95,8 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
         ordinary: lanes.ordinary,
         priority: lanes.priority,
         mailbox: lanes.mailbox,
-        signals: Arc::new(Signals::default()),
+        wake: Arc::default(),
+        seats: BTreeMap::new(),
         published,
         fanout: Fanout::default(),
         runs: HashMap::new(),
@@ -107,18 +106,13 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
         gates: HashMap::new(),
         announcements: HashMap::new(),
         last_announcement: 0,
-        stops: Vec::new(),
+        stops: HashMap::new(),
         closes: Vec::new(),
-        instance: Default::default(),
+        shutting: Default::default(),
         uses: lanes.uses,
-        slot: None,
         offered: None,
-        slot_wait: None,
         own: VecDeque::new(),
         delivery: Delivery::Uncertain,
-        notified: None,
-        notify_due: None,
-        input_waits,
         quiet_since: None,
         handle: lanes.handle,
         dirty: true,
@@ -146,16 +140,22 @@ impl Published {
         let state = &session.state;
         Self {
             view: Arc::new(session.view()),
-            loop_id: state.active_loop,
-            harness: state.agent.clone(),
-            native_session_id: None,
-            workspace,
+            active: Arc::new(PublishedLoop {
+                id: state.active_loop,
+                harness: state.agent.clone(),
+                native_session_id: None,
+                workspace,
+                runtime: Runtime::default(),
+                mode: String::new(),
+                params: state.params.clone(),
+                state_epoch: 0,
+                stopping: false,
+                instance: None,
+            }),
+            loops: Vec::new(),
             settings_epoch: state.settings_epoch,
-            state_epoch: 0,
             run_id: state.run_id,
-            stopping: false,
             faulted: false,
-            instance: None,
             born: false,
         }
     }
@@ -277,22 +277,26 @@ impl Actor {
         {
             tracing::debug!(session = %self.id, %error, "the lease was not given back");
         }
+        metrics::counter!("harness_sessions_parked_total").increment(1);
         true
     }
 
     pub(super) async fn delete(&mut self) -> Result<(), Refused> {
-        if self.session.live.owner.is_some()
-            || self.session.live.stop.is_some()
-            || !self.session.live.activities.is_empty()
-        {
+        let live = &self.session.live;
+        let activities = live.loops.values().any(|l| !l.activities.is_empty());
+        if live.owners().next().is_some() || !live.stops.is_empty() || activities {
             return Err(Refused::SessionBusy("the session is live; stop it first"));
         }
-        self.dispose_current(AbortReason::OwnerStopped).await;
+        self.dispose_all(AbortReason::OwnerStopped).await;
         match self.deps.journal.delete(self.id).await {
             Ok(()) | Err(JournalError::NotFound { .. }) => {
                 self.deleted = true;
                 // Before the answer: nobody who was told finds it again.
                 self.deps.directory.forget(self.id, &self.handle);
+                let _ = self.deps.rows.send(RowChange::Deleted {
+                    id: self.id,
+                    project_id: self.published.load().view.project_id.clone(),
+                });
                 Ok(())
             }
             Err(error) => {

@@ -1,15 +1,17 @@
 //! What an actor is told.
 
 use crate::fanout::Feed;
-use crate::requests::{Delivery, Keyed};
+use crate::filter::EventFilter;
+use crate::requests::{Delivery, Keyed, ShutDown};
 use crate::signals::Guard;
 use crate::slots::Slot;
 use harness_core::abort::AbortSignal;
 use harness_core::content::{Message, NewMessage, Part, Role};
 use harness_core::gate::GateAsk;
+use harness_core::ids::{CommandId, GateId, LoopId};
 use harness_core::provider::{
-    CallError, ChannelError, Instance, Invocation as Invoked, NativeTurn, Outcome, Prepared,
-    Started, WriterId,
+    CallError, ChannelError, Compaction, Instance, Invocation as Invoked, NativeTurn, Outcome,
+    Prepared, Started, WriterId,
 };
 use harness_core::refusal::Refused;
 use harness_core::session::{Answer, GateValue, Input, InvocationId, LinkId, Origin, Reserve};
@@ -46,6 +48,7 @@ pub(crate) enum Asked {
     Decided(GateValue),
     /// A gate is open.
     Open {
+        gate_id: GateId,
         answer: oneshot::Receiver<GateValue>,
         guard: Guard,
     },
@@ -56,6 +59,7 @@ pub(crate) enum Returned {
     Started(Result<Started, CallError>),
     Invoked(Result<Invoked, CallError>),
     Done(Result<Outcome, CallError>),
+    Compacted(Result<Compaction, CallError>),
 }
 
 /// An operation that passed preparation.
@@ -97,10 +101,12 @@ pub(crate) enum Msg {
     /// A prepared operation.
     Reserve(Box<ReserveCall>),
     /// The HTTP request of an operation is gone.
-    CallerGone(harness_core::ids::CommandId),
+    CallerGone(CommandId),
     /// Stop; answered when it has ended.
     Interrupt {
         origin: Origin,
+        /// The loop with its delegates; all loops when absent.
+        loop_id: Option<LoopId>,
         reply: oneshot::Sender<Result<bool, Refused>>,
     },
     /// A write to a conversation.
@@ -116,8 +122,11 @@ pub(crate) enum Msg {
         stored_rules: bool,
         reply: Reply<Asked>,
     },
+    /// The bound of a stop's barrier passed (S91).
+    BarrierExpired(CommandId),
     /// A native turn began.
     Announce {
+        loop_id: LoopId,
         turn: NativeTurn,
         reply: Reply<Announced>,
     },
@@ -127,24 +136,29 @@ pub(crate) enum Msg {
         limit: usize,
         reply: Reply<Vec<Message>>,
     },
-    /// Saved messages for a client: at most `limit`, from the given index.
+    /// Saved messages of a loop, of the active one when none is named, for a client: at most
+    /// `limit`, from the given index.
     Messages {
+        loop_id: Option<LoopId>,
         from: usize,
         limit: usize,
-        reply: oneshot::Sender<Vec<Message>>,
+        reply: oneshot::Sender<Result<Vec<Message>, Refused>>,
     },
     /// The whole picture.
     Snapshot { reply: oneshot::Sender<Snapshot> },
     /// A new subscriber, with the picture it starts from.
     Subscribe {
+        filter: EventFilter,
         reply: oneshot::Sender<(Feed, Snapshot)>,
     },
-    /// Somebody needs the loop's instance.
+    /// Somebody needs the instance of a loop; of the active one when none is named.
     NeedInstance {
+        loop_id: Option<LoopId>,
         reply: oneshot::Sender<Result<Arc<dyn Instance>, CallError>>,
     },
     /// An instance was opened.
     Opened {
+        loop_id: LoopId,
         generation: u64,
         result: Result<Arc<dyn Instance>, CallError>,
     },
@@ -159,11 +173,11 @@ pub(crate) enum Msg {
         returned: Returned,
     },
     /// A slot that was waited for.
-    SlotGranted(Slot),
+    SlotGranted(LoopId, Slot),
     /// The drain bound of these activities passed.
-    DrainExpired(Vec<LinkId>),
+    DrainExpired(LoopId, Vec<LinkId>),
     /// The instance whose activities ignored their abort is gone.
-    Drained,
+    Drained(LoopId),
     /// The answer of a keyed request, to be kept.
     Answered {
         scope: IdempotencyScope,
@@ -175,6 +189,15 @@ pub(crate) enum Msg {
     Delete {
         reply: oneshot::Sender<Result<(), Refused>>,
     },
+    /// Shut the session down; answered when it has stopped (S94).
+    Shutdown {
+        origin: Origin,
+        reply: oneshot::Sender<Result<ShutDown, Refused>>,
+    },
+    /// What runs did not end within its phase.
+    ShutdownExpired,
+    /// The instances of a session that stopped are gone, or their phase has passed.
+    ShutDown { in_time: bool },
     /// The host shuts down.
     Close { reply: oneshot::Sender<()> },
 }

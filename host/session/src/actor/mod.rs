@@ -12,7 +12,11 @@ mod effects;
 mod instance;
 mod load;
 mod message;
+mod publish;
+mod seat;
+mod shutdown;
 mod sink;
+mod timers;
 
 pub(crate) use load::{Birth, Origin as Source};
 pub(crate) use message::*;
@@ -21,33 +25,31 @@ use crate::deps::{Deps, TimeOrdered};
 use crate::fanout::Fanout;
 use crate::handle::{Handle, Published, Readiness, Uses};
 use crate::requests::{Delivery, Keyed};
-use crate::signals::Signals;
+use crate::rounds::Rounds;
+use crate::signals::Marks;
 use crate::slots::Slot;
 use arc_swap::ArcSwap;
 use calls::Run;
-use harness_core::ids::{CommandId, GateId, SessionId};
+use harness_core::ids::{CommandId, GateId, LoopId, SessionId};
 use harness_core::operation::Execution;
-use harness_core::provider::{ChannelError, HarnessInfo, Workspace};
+use harness_core::provider::{ChannelError, Workspace};
 use harness_core::refusal::Refused;
 use harness_core::session::{
     Answer, Cx, Decision, Effect, GateValue, Input, InvocationId, LinkId, Session,
 };
 use harness_journal::{Epoch, IdempotencyScope};
-use instance::InstanceSlot;
 use jiff::Timestamp;
-use std::collections::{HashMap, VecDeque};
+use seat::{PendingStop, Seat};
+use shutdown::Shutting;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 /// Messages that may wait for an actor: what a provider streams is held back beyond it (W9).
 const MAILBOX: usize = 256;
 /// Stops and shutdowns that may wait (S29).
 const PRIORITY: usize = 16;
-/// Shortest time between two notifications of changed command state (G7).
-const NOTIFY_EVERY: Duration = Duration::from_millis(250);
-
 /// Takes the session out of the directory when its actor ends, by a panic too: the next request
 /// reads the journal again.
 struct Forget {
@@ -74,7 +76,10 @@ pub(crate) struct Actor {
     ordinary: mpsc::Receiver<Msg>,
     priority: mpsc::Receiver<Msg>,
     mailbox: mpsc::Sender<Msg>,
-    signals: Arc<Signals>,
+    /// Wakes the actor when a provider marked something.
+    wake: Arc<Notify>,
+    /// What it keeps of each loop.
+    seats: BTreeMap<LoopId, Seat>,
     published: Arc<ArcSwap<Published>>,
     fanout: Fanout,
     runs: HashMap<InvocationId, Run>,
@@ -87,19 +92,16 @@ pub(crate) struct Actor {
     gates: HashMap<GateId, oneshot::Sender<GateValue>>,
     announcements: HashMap<LinkId, oneshot::Sender<Result<(), ChannelError>>>,
     last_announcement: LinkId,
-    stops: Vec<oneshot::Sender<Result<bool, Refused>>>,
+    stops: HashMap<CommandId, PendingStop>,
     closes: Vec<oneshot::Sender<()>>,
-    instance: InstanceSlot,
+    shutting: Shutting,
     uses: Arc<Uses>,
-    slot: Option<Slot>,
+    /// A free slot that decisions may take, one at a time.
     offered: Option<Slot>,
-    slot_wait: Option<tokio::task::JoinHandle<()>>,
     /// Inputs the actor feeds itself after the present one.
     own: VecDeque<Input>,
     delivery: Delivery,
-    notified: Option<Instant>,
-    notify_due: Option<Instant>,
-    input_waits: watch::Sender<bool>,
+    /// Since when nothing runs, waits or is open.
     quiet_since: Option<Instant>,
     handle: Weak<Handle>,
     /// Controls that wait for a handle are to ask again.
@@ -124,6 +126,7 @@ impl Actor {
             published: published.clone(),
             readiness,
             uses: uses.clone(),
+            reads: Rounds::default(),
         });
         let weak = Arc::downgrade(&handle);
         let lanes = load::Lanes {
@@ -170,7 +173,7 @@ impl Actor {
             } else {
                 tokio::select! {
                     Some(message) = self.priority.recv() => Some(message),
-                    () = self.signals.woken() => {
+                    () = self.wake.notified() => {
                         self.take_signals().await;
                         None
                     }
@@ -226,7 +229,12 @@ impl Actor {
             Msg::CallerGone(command) => {
                 self.feed(Input::CallerGone(command), None).await;
             }
-            Msg::Interrupt { origin, reply } => self.interrupt(origin, reply).await,
+            Msg::Interrupt {
+                origin,
+                loop_id,
+                reply,
+            } => self.interrupt(origin, loop_id, reply).await,
+            Msg::BarrierExpired(command) => self.barrier_expired(command).await,
             Msg::Sink {
                 invocation,
                 op,
@@ -240,7 +248,11 @@ impl Actor {
             } => {
                 self.ask(invocation, ask, stored_rules, reply).await;
             }
-            Msg::Announce { turn, reply } => self.announce(turn, reply).await,
+            Msg::Announce {
+                loop_id,
+                turn,
+                reply,
+            } => self.announce(loop_id, turn, reply).await,
             Msg::History {
                 invocation,
                 limit,
@@ -248,19 +260,31 @@ impl Actor {
             } => {
                 let _ = reply.send(self.history(invocation, limit));
             }
-            Msg::Messages { from, limit, reply } => {
-                let saved = self.session.history.of(self.session.state.active_loop);
-                let _ = reply.send(saved.iter().skip(from).take(limit).cloned().collect());
+            Msg::Messages {
+                loop_id,
+                from,
+                limit,
+                reply,
+            } => {
+                let _ = reply.send(self.messages(loop_id, from, limit));
             }
             Msg::Snapshot { reply } => {
                 let _ = reply.send(self.session.snapshot());
             }
-            Msg::Subscribe { reply } => {
-                let feed = self.fanout.subscribe(self.session.state.last_seq);
+            Msg::Subscribe { filter, reply } => {
+                let tip = self.session.state.last_seq;
+                let feed = self.fanout.subscribe(tip, filter);
                 let _ = reply.send((feed, self.session.snapshot()));
             }
-            Msg::NeedInstance { reply } => self.need_instance(reply),
-            Msg::Opened { generation, result } => self.opened(generation, result),
+            Msg::NeedInstance { loop_id, reply } => {
+                let loop_id = loop_id.unwrap_or(self.session.state.active_loop);
+                self.need_instance(loop_id, reply);
+            }
+            Msg::Opened {
+                loop_id,
+                generation,
+                result,
+            } => self.opened(loop_id, generation, result),
             Msg::Ran {
                 invocation,
                 instance,
@@ -273,15 +297,15 @@ impl Actor {
                 invocation,
                 returned,
             } => self.returned(invocation, returned).await,
-            Msg::SlotGranted(slot) => {
+            Msg::SlotGranted(loop_id, slot) => {
                 self.offered = Some(slot);
-                self.slot_wait = None;
+                self.seat(loop_id).slot_wait = None;
                 self.settle().await;
             }
-            Msg::DrainExpired(aborted) => self.drain_expired(&aborted),
-            Msg::Drained => {
+            Msg::DrainExpired(loop_id, aborted) => self.drain_expired(loop_id, &aborted),
+            Msg::Drained(loop_id) => {
                 self.take_signals().await;
-                self.feed(Input::ActivitiesSettled, None).await;
+                self.feed(Input::ActivitiesSettled(loop_id), None).await;
             }
             Msg::Answered {
                 scope,
@@ -295,6 +319,9 @@ impl Actor {
             Msg::Delete { reply } => {
                 let _ = reply.send(self.delete().await);
             }
+            Msg::Shutdown { origin, reply } => self.shut_down(origin, reply).await,
+            Msg::ShutdownExpired => self.shutdown_expired().await,
+            Msg::ShutDown { in_time } => self.answer_shutdown(in_time),
             Msg::Close { reply } => {
                 self.feed(Input::Close, None).await;
                 self.closes.push(reply);
@@ -350,10 +377,12 @@ impl Actor {
         }
         // A slot that was offered and not taken goes back to the pool.
         self.offered = None;
-        let live = &self.session.live;
-        if live.waits_for_slot && live.owner.is_none() && self.slot_wait.is_none() {
-            // The slot that was wished for came while an idle control ran: wish again.
-            self.wait_for_slot();
+        // A slot that was wished for came while an idle control ran, or another loop took it: wish
+        // again.
+        let loops = self.session.live.loops.iter();
+        let wishes = loops.filter(|(_, l)| l.waits_for_slot && l.owner.is_none());
+        for loop_id in wishes.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.wait_for_slot(loop_id);
         }
     }
 
@@ -361,12 +390,12 @@ impl Actor {
         if self.may_take_slot(&input) && self.offered.is_none() {
             self.offered = self.deps.slots.try_take();
         }
-        let info: Option<Arc<HarnessInfo>> = self.harness_info();
+        let harnesses = self.deps.harnesses.clone();
         let mut ids = TimeOrdered;
         let mut cx = Cx {
             now: Timestamp::now(),
             ids: &mut ids,
-            harness: info.as_deref(),
+            harness: &|id| harnesses.get(id)?.info(),
             slot_free: self.offered.is_some(),
             native_turns: self.deps.config.native_turns,
             inbox: self.deps.config.inbox,
@@ -378,22 +407,24 @@ impl Actor {
     /// no other session sees the pool exhausted for the length of an append.
     fn may_take_slot(&self, input: &Input) -> bool {
         let (state, live) = (&self.session.state, &self.session.live);
-        if live.slot || live.owner.is_some() || live.stop.is_some() || live.faulted.is_some() {
+        if live.faulted.is_some() {
             return false;
         }
+        let free = |id: LoopId| {
+            let l = live.of(id);
+            !l.slot && l.owner.is_none() && !live.is_marked(id)
+        };
         match input {
-            Input::Advance => {
-                !live.announced.is_empty() || state.loops.values().any(|l| l.next_input().is_some())
+            Input::Advance => state.loops.values().any(|l| {
+                let waits = l.next_input().is_some() || !live.of(l.id).announced.is_empty();
+                waits && free(l.id)
+            }),
+            Input::Reserve(reserve) => {
+                reserve.execution == Execution::Exclusive && free(reserve.loop_id)
             }
-            Input::Reserve(reserve) => reserve.execution == Execution::Exclusive,
-            Input::Submit { .. } => true,
+            Input::Submit { loop_id, .. } => free(loop_id.unwrap_or(state.active_loop)),
             _ => false,
         }
-    }
-
-    fn harness_info(&self) -> Option<Arc<HarnessInfo>> {
-        let harness = &self.session.state.active_loop()?.harness;
-        self.deps.harnesses.get(harness)?.info()
     }
 
     async fn execute(
@@ -424,9 +455,16 @@ impl Actor {
         Ok(answer)
     }
 
-    /// Takes in what the provider marked without waiting.
+    /// Takes in what providers marked without waiting.
     async fn take_signals(&mut self) {
-        let marks = self.signals.take();
+        let seats = self.seats.iter();
+        let marked = seats.filter_map(|(id, seat)| Some((*id, seat.signals.take()?)));
+        for (loop_id, marks) in marked.collect::<Vec<_>>() {
+            self.take_marks(loop_id, marks).await;
+        }
+    }
+
+    async fn take_marks(&mut self, loop_id: LoopId, marks: Marks) {
         for invocation in marks.entered {
             self.feed(Input::Entered(invocation), None).await;
         }
@@ -454,152 +492,46 @@ impl Actor {
             self.announcements.remove(&id);
             self.feed(Input::Unannounce(id), None).await;
         }
-        if marks.paced != self.session.live.paced {
-            self.feed(Input::Paced(marks.paced), None).await;
+        if marks.paced != self.session.live.of(loop_id).paced {
+            let announcements = marks.paced;
+            self.feed(
+                Input::Paced {
+                    loop_id,
+                    announcements,
+                },
+                None,
+            )
+            .await;
         }
         if marks.activities_changed {
-            self.compare_activities().await;
+            self.compare_activities(loop_id).await;
         }
         if marks.state_changed {
-            self.feed(Input::StateChanged, None).await;
+            self.feed(Input::StateChanged(loop_id), None).await;
         }
     }
 
-    async fn compare_activities(&mut self) {
-        let open = self.signals.activities();
-        let known = self.session.live.activities.clone();
+    async fn compare_activities(&mut self, loop_id: LoopId) {
+        let open = self.seat(loop_id).signals.activities();
+        let known = self.session.live.of(loop_id).activities.clone();
         for (id, label) in &open {
             if !known.contains_key(id) {
                 self.feed(
                     Input::ActivityBegan {
+                        loop_id,
                         id: *id,
                         label: label.clone(),
                     },
                     None,
                 )
                 .await;
-                if self.session.live.stop.is_some() {
-                    self.perform(Effect::AbortActivities);
+                if self.session.live.is_marked(loop_id) {
+                    self.perform(Effect::AbortActivities(loop_id));
                 }
             }
         }
-        for id in known.keys().filter(|id| !open.contains_key(id)) {
-            self.feed(Input::ActivityEnded(*id), None).await;
-        }
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        let waiting = self.waiting.iter().map(|(_, deadline)| *deadline).min();
-        let quiet = self.quiet_since.map(|since| {
-            since
-                + if self.instance.is_some() {
-                    self.deps.config.instance_idle
-                } else {
-                    self.deps.config.park_after
-                }
-        });
-        [waiting, quiet, self.notify_due]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-
-    /// What is due. True: the session is parked and the actor ends.
-    async fn timers(&mut self) -> bool {
-        let now = Instant::now();
-        if self.notify_due.is_some_and(|due| due <= now) {
-            self.notify_now(now);
-        }
-        let (late, waiting) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|(_, at)| *at <= now);
-        self.waiting = waiting;
-        let late: Vec<(Box<ReserveCall>, Instant)> = late;
-        for (call, _) in late {
-            self.reserve(call, true).await;
-        }
-        let Some(since) = self.quiet_since else {
-            return false;
-        };
-        if self.instance.is_some() {
-            if now >= since + self.deps.config.instance_idle {
-                // Discovery and preparation run outside the actor and count as well (N5).
-                let used = self.uses.last().max(since);
-                if self.uses.in_flight() > 0 || now < used + self.deps.config.instance_idle {
-                    self.quiet_since = Some(if self.uses.in_flight() > 0 { now } else { used });
-                    return false;
-                }
-                self.drop_idle_instance();
-                self.quiet_since = Some(now);
-            }
-            return false;
-        }
-        now >= since + self.deps.config.park_after && self.park().await
-    }
-
-    /// Shows what others may read without asking, and tells list readers of a changed row.
-    fn publish(&mut self) {
-        let before = self.published.load();
-        let view = self.session.view();
-        let state = &self.session.state;
-        let changed = *before.view != view;
-        let instance = self.instance.live();
-        let same_instance = match (&before.instance, &instance) {
-            (Some(shown), Some(now)) => Arc::ptr_eq(shown, now),
-            (shown, now) => shown.is_none() && now.is_none(),
-        };
-        let active = state.active_loop();
-        let next = Published {
-            view: if changed {
-                Arc::new(view)
-            } else {
-                before.view.clone()
-            },
-            loop_id: state.active_loop,
-            harness: active.map_or_else(|| state.agent.clone(), |l| l.harness.clone()),
-            native_session_id: active.and_then(|l| l.native_session_id.clone()),
-            workspace: self.workspace_for_harness(),
-            settings_epoch: state.settings_epoch,
-            state_epoch: self.session.live.state_epoch,
-            run_id: state.run_id,
-            stopping: self.session.live.stop.is_some(),
-            faulted: self.session.live.faulted.is_some(),
-            instance,
-            born: self.birth.is_none(),
-        };
-        let unchanged = !changed
-            && same_instance
-            && before.born == next.born
-            && before.state_epoch == next.state_epoch
-            && before.settings_epoch == next.settings_epoch
-            && before.workspace == next.workspace
-            && before.stopping == next.stopping
-            && before.native_session_id == next.native_session_id
-            && before.faulted == next.faulted;
-        if !unchanged {
-            if changed && next.born {
-                let _ = self.deps.rows.send(next.view.clone());
-            }
-            self.published.store(Arc::new(next));
-        }
-        let waits =
-            active.is_some_and(|l| l.inbox.iter().find(|w| !w.held).is_some_and(|w| !w.no_fold));
-        self.input_waits
-            .send_if_modified(|now| std::mem::replace(now, waits) != waits);
-    }
-
-    /// Notes since when nothing keeps the session live. A prompt that waits for a slot does: a
-    /// parked session has no actor to be granted one.
-    fn look_whether_quiet(&mut self) {
-        let live = &self.session.live;
-        let quiet = live.is_quiet()
-            && !live.waits_for_slot
-            && self.gates.is_empty()
-            && self.waiting.is_empty();
-        match (quiet, self.quiet_since) {
-            (true, None) => self.quiet_since = Some(Instant::now()),
-            (false, Some(_)) => self.quiet_since = None,
-            _ => {}
+        for id in known.into_keys().filter(|id| !open.contains_key(id)) {
+            self.feed(Input::ActivityEnded { loop_id, id }, None).await;
         }
     }
 }

@@ -72,7 +72,7 @@ impl Actor {
                 vec![run.sink.finish(writer).ok_or(ChannelError::Closed)?],
             ),
         };
-        self.show_deltas(deltas, now);
+        self.show_deltas(invocation, deltas, now);
         Ok(reply)
     }
 
@@ -82,7 +82,7 @@ impl Actor {
             return;
         };
         if let Some(shown) = run.sink.finish(writer) {
-            self.show_deltas(vec![shown], Timestamp::now());
+            self.show_deltas(invocation, vec![shown], Timestamp::now());
             self.commit_step(invocation).await;
         }
     }
@@ -110,15 +110,14 @@ impl Actor {
         }
     }
 
-    fn show_deltas(&mut self, deltas: Vec<EventBody>, at: Timestamp) {
+    fn show_deltas(&mut self, invocation: InvocationId, deltas: Vec<EventBody>, at: Timestamp) {
         if self.fanout.is_empty() {
             return;
         }
         let (loop_id, turn_id) = self
             .session
             .live
-            .owner
-            .as_ref()
+            .owner_of(invocation)
             .map_or((self.session.state.active_loop, TurnId::ZERO), |o| {
                 (o.loop_id, o.turn.unwrap_or_default())
             });

@@ -111,7 +111,11 @@ async fn w9_a_flood_of_writes_neither_deadlocks_nor_loses_one() {
         cursor: None,
     };
     loop {
-        let found = seat.host.messages(seat.id, page.clone()).await.unwrap();
+        let found = seat
+            .host
+            .messages(seat.id, None, page.clone())
+            .await
+            .unwrap();
         texts.extend(found.items);
         match found.next_cursor {
             Some(cursor) => page.cursor = Some(cursor),

@@ -1,7 +1,9 @@
 //! Gates: opened by a provider, answered once by a person (R44, R45, R75-R77, S80-S85, N17, I12, I37).
 
-use crate::scenes::{Runner, Scene, ask, ask_with, awaiting_gate, idle_control, say, turn_running};
-use crate::support::{code, joined};
+use crate::scenes::{
+    Runner, Scene, ask, ask_with, awaiting_gate, idle_control, say, turn_running, turn_running_in,
+};
+use crate::support::{World, code, joined};
 use harness_core::gate::{
     ApprovalDecision, Choice, FormAnswer, GateAsk, GateReply, Question, QuestionForm,
 };
@@ -9,7 +11,9 @@ use harness_core::provider::{CallError, Channel, ChannelError};
 use harness_core::view::Status;
 use harness_journal::RecordKind;
 use harness_journal::fault::Fault;
+use harness_session::GatePolicies;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinHandle;
 
 fn question(id: &str) -> Question {
@@ -208,6 +212,43 @@ async fn s80_i37_a_failed_resolve_leaves_the_gate_answerable() {
         .unwrap();
     assert_eq!(joined(approval).await, Ok(ApprovalDecision::Deny(None)));
     assert_eq!(scene.seat.count("GateResolved").await, 1);
+    scene.finish().await;
+}
+
+#[tokio::test]
+async fn s86_a_gate_nobody_answers_closes_by_its_policy() {
+    let world = World::with(|config| {
+        config.gates = GatePolicies {
+            permission: Some(Duration::from_millis(30)),
+            ask_user: None,
+        };
+    })
+    .await;
+    let scene = turn_running_in(world).await;
+    let waits = form(channel(&scene), vec![question("name")]);
+    let asked = scene.seat.gate().await.gate_id;
+    assert_eq!(
+        joined(ask(channel(&scene))).await,
+        Ok(ApprovalDecision::Timeout)
+    );
+    assert_eq!(scene.seat.count("PermissionDecided").await, 1);
+    assert_eq!(scene.seat.count("GateResolved").await, 1);
+    // Each kind has its own: a question without one waits for a person.
+    assert!(!waits.is_finished());
+    let reply = lists(&[&["for long"]]);
+    scene.seat.answer(asked, reply).await.unwrap();
+    assert!(matches!(joined(waits).await, Ok(FormAnswer::Submitted(_))));
+    scene.finish().await;
+}
+
+#[tokio::test]
+async fn s86_an_answer_in_time_is_the_persons() {
+    let world = World::with(|config| config.gates.ask_user = Some(Duration::from_secs(60))).await;
+    let scene = turn_running_in(world).await;
+    let asked = form(channel(&scene), vec![question("name")]);
+    let gate = scene.seat.gate().await.gate_id;
+    scene.seat.answer(gate, GateReply::Decline).await.unwrap();
+    assert_eq!(joined(asked).await, Ok(FormAnswer::Dismissed));
     scene.finish().await;
 }
 

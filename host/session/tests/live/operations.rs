@@ -59,7 +59,9 @@ async fn i23_r80_the_current_revision_passes_and_an_old_one_never_does() {
             .command_state(scene.seat.id)
             .await
             .unwrap()
+            .view
             .revision
+            .clone()
     };
     let old = read().await;
     scene.world.probe.publish_command("/new");
@@ -92,7 +94,9 @@ async fn r41_a_notification_between_read_and_reserve_compares_again() {
         .command_state(scene.seat.id)
         .await
         .unwrap()
-        .revision;
+        .view
+        .revision
+        .clone();
     probe.hold(&probe.hold_preparation);
     let asked = OperationRequest {
         expected_revision: Some(revision),
@@ -159,7 +163,8 @@ async fn r9_r8_a_provider_without_commands() {
     assert_eq!(result.code.as_deref(), Some("unsupported_operation"));
     let state = world.host.draft_command_state(world.draft()).await.unwrap();
     assert!(state.state.commands.is_empty() && !state.push);
-    let state = world.host.command_state(created.session.id).await.unwrap();
+    let read = world.host.command_state(created.session.id).await.unwrap();
+    let state = &read.view;
     assert!(!state.state.slash_commands && !state.push);
     world.seat(created.session.id).prompt("works").await;
     world.probe.prompts.next().await.starts();

@@ -136,7 +136,7 @@ async fn s67_a_thousand_parked_sessions_hold_no_task() {
     assert!(metrics.num_alive_tasks() >= before + 1000);
     park(&world).await;
     // Each gives its lease back before it ends.
-    until("no task", || metrics.num_alive_tasks() == before).await;
+    until("no task", || metrics.num_alive_tasks() <= before).await;
     assert_eq!(seat.status().await, Status::Completed);
 }
 

@@ -347,7 +347,9 @@ async fn r80_two_clients_approving_one_confirmation() {
         .command_state(scene.seat.id)
         .await
         .unwrap()
-        .revision;
+        .view
+        .revision
+        .clone();
     let approve = || OperationRequest {
         expected_revision: Some(revision.clone()),
         ..request("/x approve")

@@ -128,7 +128,11 @@ pub async fn exclusive_starting() -> Scene {
 
 /// A turn runs: `done` is called and has not returned.
 pub async fn turn_running() -> Scene {
-    let world = World::new().await;
+    turn_running_in(World::new().await).await
+}
+
+/// As [`turn_running`], in a world of one's own.
+pub async fn turn_running_in(world: World) -> Scene {
     let seat = world.idle().await;
     seat.prompt("runs").await;
     world.probe.prompts.next().await.starts();

@@ -296,10 +296,16 @@ impl Instance for ProbeInstance {
 
     fn compact(
         &self,
-        _: CommandId,
-        _: Arc<dyn Channel>,
+        command_id: CommandId,
+        channel: Arc<dyn Channel>,
     ) -> BoxFuture<'_, Result<Compaction, CallError>> {
-        Box::pin(async { Ok(Compaction::default()) })
+        let me = self.arc();
+        Box::pin(async move {
+            let abort = channel.abort();
+            let (inbox, command) = (&me.probe.compactions, Some(command_id));
+            me.held(inbox, String::new(), command, Some(channel), abort)
+                .await
+        })
     }
 
     fn dispose(&self, reason: AbortReason) -> BoxFuture<'static, InstanceEnd> {

@@ -167,6 +167,7 @@ pub struct Probe {
     pub prompts: Inbox<Started>,
     pub adoptions: Inbox<Started>,
     pub dones: Inbox<Outcome>,
+    pub compactions: Inbox<Compaction>,
     me: std::sync::Weak<Probe>,
 }
 
@@ -204,6 +205,7 @@ impl Probe {
             prompts: Inbox::new("a start-prompt"),
             adoptions: Inbox::new("an adopt-turn"),
             dones: Inbox::new("a done"),
+            compactions: Inbox::new("a compaction"),
             me: me.clone(),
         })
     }

@@ -216,7 +216,7 @@ impl Seat {
             limit: 1000,
             cursor: None,
         };
-        self.host.messages(self.id, page).await.unwrap().items
+        self.host.messages(self.id, None, page).await.unwrap().items
     }
 
     /// The saved conversation as text.

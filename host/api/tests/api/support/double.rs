@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::stream::{BoxStream, StreamExt};
 use harness_api::Plane;
-use harness_api::plane::{Answer, Item, JournalPage, KeyState, Start};
+use harness_api::plane::{Answer, Follow, Item, JournalPage, KeyState};
 use harness_core::abort::{AbortReason, AbortSignal};
 use harness_core::content::Message;
 use harness_core::gate::{ApprovalRequest, Gate, GateAsk, GateReply};
@@ -14,13 +14,16 @@ use harness_core::ids::{
     CommandId, GateId, HarnessId, LoopId, ProjectId, Seq, SessionId, ToolExecutionId,
 };
 use harness_core::operation::{CommandState, NativeCommand};
-use harness_core::provider::{BoxFuture, Harnesses};
+use harness_core::provider::{BoxFuture, Harnesses, LoopMode};
 use harness_core::refusal::Refused;
-use harness_core::view::{OperationResult, OutcomeStatus, QueuedInput, SessionView, Status};
+use harness_core::view::{
+    LoopView, OperationResult, OutcomeStatus, QueuedInput, SessionView, Status,
+};
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, SqliteStore, Workspace};
 use harness_session::{
-    Caller, CommandStateView, CreateRequest, Created, Delivery, DraftRequest, First, GateAnswer,
-    InputRequest, Keyed, OperationRequest, SettingsRequest,
+    Caller, CommandStateRead, CommandStateView, CreateRequest, Created, Delivery, DraftRequest,
+    First, GateAnswer, InputRequest, Keyed, LoopRequest, LoopRuntime, LoopWithModes,
+    OperationRequest, RowChange, SettingsRequest, ShutDown,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,10 +54,10 @@ pub(crate) struct Script {
     pub(crate) left: Notify,
     /// What `subscribe` yields, once.
     pub(crate) stream: Mutex<Option<BoxStream<'static, Item>>>,
-    /// Where subscriptions began.
-    pub(crate) starts: Mutex<Vec<Start>>,
+    /// What subscriptions were asked for.
+    pub(crate) follows: Mutex<Vec<Follow>>,
     /// What `subscribe_lists` yields.
-    pub(crate) lists: Mutex<Vec<SessionView>>,
+    pub(crate) lists: Mutex<Vec<RowChange>>,
     /// `invoke` panics when true.
     pub(crate) panics: Mutex<bool>,
     /// Why the host is not ready.
@@ -109,6 +112,14 @@ fn known(id: SessionId) -> Result<SessionView, Refused> {
         SESSION => Ok(session(SESSION, "default")),
         FOREIGN => Ok(session(FOREIGN, "other")),
         _ => Err(Refused::SessionNotFound(id.to_string())),
+    }
+}
+
+/// The loop that the known session has.
+fn known_loop(id: LoopId) -> Result<(), Refused> {
+    match id.0 {
+        LOOP => Ok(()),
+        _ => Err(Refused::LoopNotFound(id.to_string())),
     }
 }
 
@@ -239,6 +250,26 @@ impl Plane for Double {
         .boxed()
     }
 
+    fn shutdown(&self, id: SessionId, caller: Caller) -> Answer<'_, ShutDown> {
+        async move {
+            known(id)?;
+            self.note(&caller, "shutdown".into());
+            Ok(ShutDown {
+                expired_phases: vec!["loops"],
+            })
+        }
+        .boxed()
+    }
+
+    fn restore(&self, id: SessionId, caller: Caller) -> Answer<'_, SessionView> {
+        async move {
+            let session = known(id)?;
+            self.note(&caller, "restore".into());
+            Ok(session)
+        }
+        .boxed()
+    }
+
     fn delete(&self, id: SessionId) -> Answer<'_, ()> {
         async move {
             known(id)?;
@@ -248,9 +279,16 @@ impl Plane for Double {
         .boxed()
     }
 
-    fn messages(&self, id: SessionId, _: PageRequest) -> Answer<'_, Page<Message>> {
+    fn messages(
+        &self,
+        id: SessionId,
+        loop_id: Option<LoopId>,
+        _: PageRequest,
+    ) -> Answer<'_, Page<Message>> {
         async move {
-            known(id).map(|_| Page {
+            known(id)?;
+            loop_id.map_or(Ok(()), known_loop)?;
+            Ok(Page {
                 items: vec![],
                 next_cursor: None,
             })
@@ -258,8 +296,8 @@ impl Plane for Double {
         .boxed()
     }
 
-    fn command_state(&self, id: SessionId) -> Answer<'_, CommandStateView> {
-        async move { known(id).map(|_| state()) }.boxed()
+    fn command_state(&self, id: SessionId) -> Answer<'_, Arc<CommandStateRead>> {
+        async move { known(id).map(|_| Arc::new(state().into())) }.boxed()
     }
 
     fn invoke(
@@ -302,9 +340,7 @@ impl Plane for Double {
     ) -> Answer<'_, CommandId> {
         async move {
             known(id)?;
-            if request.loop_id.is_some_and(|id| id.0 != LOOP) {
-                return Err(Refused::LoopNotFound("unknown".into()));
-            }
+            request.loop_id.map_or(Ok(()), known_loop)?;
             self.note(&caller, format!("submit {}", request.blocks.len()));
             Ok(COMMAND.into())
         }
@@ -350,9 +386,121 @@ impl Plane for Double {
         .boxed()
     }
 
-    fn interrupt(&self, id: SessionId, caller: Caller, _: Option<LoopId>) -> Answer<'_, bool> {
+    fn loops(&self, id: SessionId) -> Answer<'_, Vec<LoopWithModes>> {
         async move {
             known(id)?;
+            let view = LoopView {
+                loop_id: LOOP.into(),
+                agent: "demo/planner".parse().unwrap(),
+                parent_loop_id: None,
+                model: Some("m1".into()),
+                effort: None,
+                mode: "review".into(),
+                running: false,
+            };
+            let modes = vec![LoopMode {
+                name: "review".into(),
+                label: "Review".into(),
+            }];
+            Ok(vec![LoopWithModes { view, modes }])
+        }
+        .boxed()
+    }
+
+    fn create_loop(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        request: LoopRequest,
+    ) -> Answer<'_, LoopId> {
+        async move {
+            known(id)?;
+            let LoopRequest { agent, model, mode } = request;
+            self.note(&caller, format!("loop {agent} {model:?} {mode:?}"));
+            Ok(LoopId(caller.key.map_or(COMMAND, |key| key.command_id.0)))
+        }
+        .boxed()
+    }
+
+    fn activate_loop(&self, id: SessionId, caller: Caller, loop_id: LoopId) -> Answer<'_, ()> {
+        async move {
+            known(id)?;
+            known_loop(loop_id)?;
+            self.note(&caller, format!("activate {loop_id}"));
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn set_loop_mode(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: LoopId,
+        mode: String,
+    ) -> Answer<'_, LoopRuntime> {
+        async move {
+            known(id)?;
+            known_loop(loop_id)?;
+            if !["", "review"].contains(&&*mode) {
+                return Err(Refused::InvalidMode("the harness declares: review".into()));
+            }
+            self.note(&caller, format!("mode {mode}"));
+            Ok(LoopRuntime {
+                mode,
+                runtime: Default::default(),
+            })
+        }
+        .boxed()
+    }
+
+    fn change_inference(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: LoopId,
+        model: Option<String>,
+        effort: Option<String>,
+    ) -> Answer<'_, LoopRuntime> {
+        async move {
+            known(id)?;
+            known_loop(loop_id)?;
+            if model.is_none() && effort.is_none() {
+                return Err(Refused::NoChanges);
+            }
+            self.note(&caller, format!("inference {model:?} {effort:?}"));
+            Ok(LoopRuntime {
+                mode: String::new(),
+                runtime: harness_core::event::Runtime { model, effort },
+            })
+        }
+        .boxed()
+    }
+
+    fn compact(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: Option<LoopId>,
+    ) -> Answer<'_, CommandId> {
+        async move {
+            known(id)?;
+            loop_id.map_or(Ok(()), known_loop)?;
+            self.note(&caller, "compact".into());
+            Ok(COMMAND.into())
+        }
+        .boxed()
+    }
+
+    fn interrupt(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        loop_id: Option<LoopId>,
+    ) -> Answer<'_, bool> {
+        async move {
+            known(id)?;
+            loop_id.map_or(Ok(()), known_loop)?;
             self.note(&caller, "interrupt".into());
             Ok(true)
         }
@@ -398,21 +546,21 @@ impl Plane for Double {
         .boxed()
     }
 
-    fn subscribe(&self, id: SessionId, from: Start) -> Answer<'_, BoxStream<'static, Item>> {
+    fn subscribe(&self, id: SessionId, follow: Follow) -> Answer<'_, BoxStream<'static, Item>> {
         async move {
             known(id)?;
-            self.script.starts.lock().unwrap().push(from);
+            self.script.follows.lock().unwrap().push(follow);
             let stream = self.script.stream.lock().unwrap().take();
             Ok(stream.unwrap_or_else(|| futures::stream::pending().boxed()))
         }
         .boxed()
     }
 
-    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, Arc<SessionView>> {
-        let sessions = self.script.lists.lock().unwrap().clone();
-        futures::stream::iter(sessions.into_iter().map(Arc::new))
-            .filter(move |s| {
-                futures::future::ready(project.as_ref().is_none_or(|p| *p == s.project_id))
+    fn subscribe_lists(&self, project: Option<ProjectId>) -> BoxStream<'static, RowChange> {
+        let changes = self.script.lists.lock().unwrap().clone();
+        futures::stream::iter(changes)
+            .filter(move |c| {
+                futures::future::ready(project.as_ref().is_none_or(|p| p == c.project_id()))
             })
             .boxed()
     }

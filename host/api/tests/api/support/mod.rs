@@ -24,7 +24,8 @@ pub(crate) const ADMIN: &str = "bootstrap-token";
 pub(crate) const SESSION: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0001);
 /// A session of project `other`.
 pub(crate) const FOREIGN: Uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0002);
-pub(crate) const LOOP: Uuid = Uuid::from_u128(3);
+/// The loop that documented examples name.
+pub(crate) const LOOP: Uuid = Uuid::from_u128(0x0195_6c3e_6f02_7b8e_8a34_5d90_c2e7_f4ab);
 pub(crate) const COMMAND: Uuid = Uuid::from_u128(4);
 pub(crate) const GATE: Uuid = Uuid::from_u128(5);
 
@@ -62,6 +63,7 @@ pub(crate) async fn server_with(policy: Policy) -> Server {
         providers: Arc::new(Operator),
         policy,
         bootstrap: Some(hash_token(ADMIN)),
+        workspace_roots: vec![std::env::temp_dir()],
         metrics: Some(Arc::new(|| "harness_up 1\n".into())),
         join_trace: None,
         max_body: None,
@@ -183,6 +185,15 @@ pub(crate) fn post(path: &str, body: Value) -> Request<Body> {
         .header("content-type", "application/json")
         .body(Body::from(body.to_string()))
         .unwrap()
+}
+
+/// The same under an idempotency key.
+pub(crate) fn keyed(path: &str, key: &str, body: Value) -> Request<Body> {
+    let mut request = post(path, body);
+    request
+        .headers_mut()
+        .insert("idempotency-key", key.parse().unwrap());
+    request
 }
 
 /// `/v1/sessions/<the known one><rest>`.

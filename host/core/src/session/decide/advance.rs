@@ -16,54 +16,52 @@ use crate::session::{Answer, Effect, Kind, LoopState, Waiting};
 
 impl Out<'_, '_> {
     pub(super) fn advance(&mut self) -> Answer {
-        if self.live.faulted.is_some() {
-            if self.live.owner.is_none() {
-                self.give_slot_back();
-            }
-            return Answer::None;
-        }
-        self.settle_announcements();
-        if self.live.owner.is_some() {
-            return Answer::None;
-        }
-        if self.live.stop.is_some() {
-            self.give_slot_back();
-            if self.live.activities.is_empty() {
-                self.go_idle();
-                self.live.stop = None;
-                self.effect(Effect::Stopped);
-            }
-            return Answer::None;
-        }
-        if !self.live.closing {
-            if self.start_native(TurnStart::Running)
-                || self.start_next_prompt()
-                || self.start_native(TurnStart::Wanted)
-            {
-                return Answer::None;
-            }
-            if self.live.waits_for_slot && self.wants_slot() {
-                self.go_idle();
+        let session = self.session;
+        for loop_id in session.state.loops.keys() {
+            if self.advance_loop(*loop_id) {
                 return Answer::None;
             }
         }
-        self.go_idle();
-        self.give_slot_back();
+        if self.live.faulted.is_none() {
+            self.go_idle();
+            self.end_stops();
+            self.finish_shutdown();
+        }
         Answer::None
     }
 
-    /// Starts the oldest prompt that may start, or asks for a slot. True if either was done.
-    fn start_next_prompt(&mut self) -> bool {
-        let session = self.session;
-        let Some((loop_id, next)) = session
-            .state
-            .loops
-            .values()
-            .find_map(|l| l.next_input().map(|w| (l.id, w.clone())))
-        else {
+    /// What a loop can go on with. True: something was started, or waits for a slot since now.
+    fn advance_loop(&mut self, loop_id: LoopId) -> bool {
+        if self.live.faulted.is_none() {
+            self.settle_announcements(loop_id);
+        }
+        if self.live.of(loop_id).owner.is_some() {
+            return false;
+        }
+        let open = self.closed().is_none() && !self.live.is_marked(loop_id);
+        if open {
+            if self.start_compaction(loop_id)
+                || self.start_native(loop_id, TurnStart::Running)
+                || self.start_next_prompt(loop_id)
+                || self.start_native(loop_id, TurnStart::Wanted)
+            {
+                return true;
+            }
+            if self.live.of(loop_id).waits_for_slot && self.wants_slot(loop_id) {
+                return false;
+            }
+        }
+        self.give_slot_back(loop_id);
+        false
+    }
+
+    /// Starts the oldest prompt of the loop that may start. True if it was started or rejected.
+    fn start_next_prompt(&mut self, loop_id: LoopId) -> bool {
+        let state = self.loop_state(loop_id);
+        let Some(next) = state.and_then(LoopState::next_input).cloned() else {
             return false;
         };
-        if !self.have_slot() {
+        if !self.have_slot(loop_id) {
             return false;
         }
         let (Some(run), Some(turn), Some(message)) =
@@ -131,83 +129,102 @@ impl Out<'_, '_> {
     }
 
     /// Makes sure of a slot: the one held, the one offered, or a wish for one.
-    pub(super) fn have_slot(&mut self) -> bool {
-        if self.live.slot {
+    pub(super) fn have_slot(&mut self, loop_id: LoopId) -> bool {
+        if self.live.of(loop_id).slot || self.take_slot(loop_id) {
             return true;
         }
-        if self.cx.slot_free {
-            self.live.slot = true;
-            self.live.waits_for_slot = false;
-            self.effect(Effect::TakeSlot);
-            return true;
-        }
-        if !self.live.waits_for_slot {
-            self.live.waits_for_slot = true;
-            self.effect(Effect::WaitForSlot);
+        let live = self.live.of_mut(loop_id);
+        if !live.waits_for_slot {
+            live.waits_for_slot = true;
+            self.effect(Effect::WaitForSlot(loop_id));
         }
         false
     }
 
-    /// Whether what the slot was wished for is still there.
-    fn wants_slot(&self) -> bool {
-        let mut loops = self.session.state.loops.values();
-        loops.any(|l| l.next_input().is_some()) || !self.live.announced.is_empty()
-    }
-
-    pub(super) fn give_slot_back(&mut self) {
-        if self.live.slot || self.live.waits_for_slot {
-            self.live.slot = false;
-            self.live.overdrawn = false;
-            self.live.waits_for_slot = false;
-            self.effect(Effect::ReleaseSlot);
+    /// Takes the slot that is offered, if one is. There is one offer to a decision.
+    pub(super) fn take_slot(&mut self, loop_id: LoopId) -> bool {
+        if !std::mem::take(&mut self.cx.slot_free) {
+            return false;
         }
+        self.install_slot(loop_id);
+        self.effect(Effect::TakeSlot(loop_id));
+        true
     }
 
-    fn idle_loop(&mut self) {
-        let running: Vec<_> = self
-            .session
-            .state
-            .loops
-            .values()
-            .filter(|l| l.running && l.turn.is_none())
-            .map(|l| l.id)
-            .collect();
-        for loop_id in running {
-            self.event(
-                loop_id,
-                TurnId::ZERO,
-                Cause::default(),
-                EventBody::LoopIdle {},
-            );
+    pub(super) fn install_slot(&mut self, loop_id: LoopId) {
+        let live = self.live.of_mut(loop_id);
+        live.slot = true;
+        live.waits_for_slot = false;
+    }
+
+    /// Whether what the slot was wished for is still there.
+    fn wants_slot(&self, loop_id: LoopId) -> bool {
+        let waits = self.loop_state(loop_id).and_then(LoopState::next_input);
+        waits.is_some() || !self.live.of(loop_id).announced.is_empty()
+    }
+
+    pub(super) fn give_slot_back(&mut self, loop_id: LoopId) {
+        if self.live.of(loop_id).slot || self.live.of(loop_id).waits_for_slot {
+            let live = self.live.of_mut(loop_id);
+            live.slot = false;
+            live.overdrawn = false;
+            live.waits_for_slot = false;
+            self.effect(Effect::ReleaseSlot(loop_id));
         }
     }
 
     /// Writes the idle edges together with the end of a run when nothing can follow it, which
     /// saves an append. What may follow is left to [`Self::advance`].
-    pub(super) fn rest_after(&mut self, ended: Option<LoopId>, failed: bool, interrupted: bool) {
+    pub(super) fn rest_after(
+        &mut self,
+        loop_id: LoopId,
+        turn: bool,
+        failed: bool,
+        interrupted: bool,
+    ) {
         let stays = |w: &Waiting| !(failed || interrupted && w.agency.is_machine());
-        let follows = |l: &LoopState| l.inbox.iter().any(|w| !w.held && !w.fold_only && stays(w));
-        let waits =
-            self.session.state.loops.values().any(follows) || !self.live.announced.is_empty();
-        if waits || self.live.stop.is_some() || !self.session.state.active {
+        let prompt = |w: &Waiting| !w.held && !w.fold_only && stays(w);
+        let follows = |l: &LoopState| !l.compact_waiters.is_empty() || l.inbox.iter().any(prompt);
+        let waits = self.loop_state(loop_id).is_some_and(follows)
+            || !self.live.of(loop_id).announced.is_empty();
+        if waits || self.live.is_marked(loop_id) || !self.session.state.active {
             return;
         }
-        if let Some(loop_id) = ended {
-            self.event(
-                loop_id,
-                TurnId::ZERO,
-                Cause::default(),
-                EventBody::LoopIdle {},
-            );
+        if turn {
+            self.idle_event(loop_id);
         }
-        self.session_event(EventBody::SessionIdle {});
-        self.give_slot_back();
+        self.give_slot_back(loop_id);
+        let others = |l: &LoopState| {
+            let live = self.live.of(l.id);
+            l.id != loop_id
+                && (l.running
+                    || l.next_input().is_some()
+                    || live.owner.is_some()
+                    || !live.announced.is_empty())
+        };
+        if !self.session.state.loops.values().any(others) {
+            self.session_event(EventBody::SessionIdle {});
+        }
     }
 
-    /// Nothing runs and nothing starts: the running→idle edges (S43, S67).
+    fn idle_event(&mut self, loop_id: LoopId) {
+        self.event(
+            loop_id,
+            TurnId::ZERO,
+            Cause::default(),
+            EventBody::LoopIdle {},
+        );
+    }
+
+    /// The running→idle edges of loops where nothing runs and nothing starts, and of the session
+    /// when that is all of them (S43, S67).
     fn go_idle(&mut self) {
-        self.idle_loop();
-        if self.session.state.active {
+        let idle = |l: &&LoopState| l.running && self.live.of(l.id).owner.is_none();
+        let loops = self.session.state.loops.values().filter(idle);
+        for loop_id in loops.map(|l| l.id).collect::<Vec<_>>() {
+            self.idle_event(loop_id);
+        }
+        if self.session.state.active && self.live.owners().next().is_none() {
             self.session_event(EventBody::SessionIdle {});
         }
     }

@@ -1,4 +1,4 @@
-//! Gates: opened by a provider, answered once by a person, closed with their run (S80-S85).
+//! Gates: opened by a provider, answered once by a person or their policy, closed with their run (S80-S86).
 
 use super::Out;
 use crate::command::{Agency, Answer as Stored, ApproveAction, Cause, CommandBody};
@@ -39,7 +39,7 @@ impl Out<'_, '_> {
                 "{MAX_OPEN_GATES} requests are open"
             )));
         }
-        let Some(owner) = self.live.owner.clone() else {
+        let Some(owner) = self.live.owner_of(invocation) else {
             return Answer::Channel(ChannelError::Closed);
         };
         let (loop_id, turn_id) = (owner.loop_id, owner.turn);
@@ -131,10 +131,10 @@ impl Out<'_, '_> {
         });
     }
 
-    /// Closes the gates of one invocation, or of all.
+    /// Closes the gates of one invocation.
     pub(super) fn close_gates(
         &mut self,
-        of: Option<InvocationId>,
+        of: InvocationId,
         reason: CloseReason,
         error: &ChannelError,
     ) {
@@ -142,7 +142,7 @@ impl Out<'_, '_> {
             .live
             .gates
             .iter()
-            .filter(|(_, owner)| of.is_none_or(|id| id == **owner))
+            .filter(|(_, invocation)| of == **invocation)
             .map(|(gate, _)| *gate)
             .collect();
         for gate_id in gates {
@@ -187,20 +187,55 @@ impl Out<'_, '_> {
             return self.refuse(Refused::GateReply(error));
         }
         let cause = Cause::by(origin.command_id);
-        let turn = gate.turn_id.unwrap_or_default();
         let command = reply_command(self.session.state.id, &gate, &reply);
         self.command(origin, Agency::User, command);
+        let decision = decided(&reply);
+        self.answered(&gate, cause, AnswerSource::Human, decision, value_of(reply));
+        Answer::Accepted
+    }
+
+    /// S86: the same path as an answer, without a person. A person who was earlier has won.
+    pub(super) fn gate_timeout(&mut self, gate_id: GateId) -> Answer {
+        let Some(gate) = self.gate(gate_id).filter(|_| self.live.faulted.is_none()) else {
+            return Answer::None;
+        };
+        let (decision, value) = match &gate.ask {
+            GateAsk::Permission(_) => (
+                Some(Decided::Timeout),
+                GateValue::Approval(ApprovalDecision::Timeout),
+            ),
+            GateAsk::AskUser(_) => (None, GateValue::Form(FormAnswer::Timeout)),
+        };
+        let cause = Cause::default();
+        self.answered(&gate, cause, AnswerSource::Policy, decision, value);
+        Answer::Accepted
+    }
+
+    /// Closes a gate with its answer and hands that to who waits.
+    fn answered(
+        &mut self,
+        gate: &Gate,
+        cause: Cause,
+        source: AnswerSource,
+        decision: Option<Decided>,
+        value: GateValue,
+    ) {
+        let (gate_id, turn) = (gate.gate_id, gate.turn_id.unwrap_or_default());
+        let reason = match source {
+            AnswerSource::Human => CloseReason::Answered,
+            AnswerSource::Policy | AnswerSource::Classifier => CloseReason::PolicyResponse,
+        };
         self.event(
             gate.loop_id,
             turn,
             cause,
             EventBody::GateResolved {
                 gate_id,
-                reason: CloseReason::Answered,
-                source: Some(AnswerSource::Human),
+                reason,
+                source: Some(source),
             },
         );
-        if let (GateAsk::Permission(request), Some(decision)) = (&gate.ask, decided(&reply)) {
+        if let (GateAsk::Permission(request), Some(decision)) = (&gate.ask, decision) {
             self.event(
                 gate.loop_id,
                 turn,
@@ -209,16 +244,12 @@ impl Out<'_, '_> {
                     gate_id,
                     tool_use_id: request.tool_use_id.clone(),
                     decision,
-                    source: AnswerSource::Human,
+                    source,
                 },
             );
         }
         self.live.gates.remove(&gate_id);
-        self.effect(Effect::AnswerGate {
-            gate_id,
-            value: value_of(reply),
-        });
-        Answer::Accepted
+        self.effect(Effect::AnswerGate { gate_id, value });
     }
 }
 

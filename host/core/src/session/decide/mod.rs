@@ -2,8 +2,10 @@
 //! [`Decision`] through [`Out`].
 
 mod advance;
+mod compact;
 mod ending;
 mod gate;
+mod loops;
 mod native;
 mod operation;
 mod prompt;
@@ -11,7 +13,11 @@ mod queue;
 mod restore;
 mod run;
 mod settings;
+mod shutdown;
 mod stop;
+
+pub use compact::{MAX_COMPACT_WAITERS, MAX_SUMMARY};
+pub use loops::MAX_LOOPS;
 
 use super::{
     Answer, Cx, Decision, Effect, Input, InvocationId, Kind, Live, LoopState, Origin, Record,
@@ -20,9 +26,10 @@ use super::{
 use crate::command::{Agency, Cause, Command, CommandBody, CommandHeader};
 use crate::event::{Class, Event, EventBody};
 use crate::ids::{CommandId, EventId, LoopId, TurnId};
-use crate::provider::ChannelError;
+use crate::provider::{ChannelError, HarnessInfo};
 use crate::refusal::Refused;
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// A decision in the making.
@@ -67,9 +74,16 @@ fn is_refusable(input: &Input) -> bool {
             | Input::Reserve(_)
             | Input::RejectFirst { .. }
             | Input::Answer { .. }
+            | Input::GateTimeout(_)
             | Input::Retract { .. }
             | Input::Release { .. }
             | Input::Settings { .. }
+            | Input::CreateLoop { .. }
+            | Input::SetActiveLoop(_)
+            | Input::SetLoopMode { .. }
+            | Input::ChangeInference { .. }
+            | Input::Compact { .. }
+            | Input::Reopen
             | Input::Announce { .. }
     )
 }
@@ -131,27 +145,54 @@ impl Out<'_, '_> {
                 provider_id,
             } => self.withdraw(invocation, &provider_id),
             Input::Unasked(gate_id) => self.unasked(gate_id),
+            Input::GateTimeout(gate_id) => self.gate_timeout(gate_id),
             Input::Answer {
                 origin,
                 gate_id,
                 reply,
             } => self.answer(origin, gate_id, reply),
-            Input::Interrupt { origin } => self.interrupt(origin),
-            Input::ActivitiesSettled => self.activities_settled(),
+            Input::CreateLoop {
+                loop_id,
+                harness_id,
+                model,
+                mode,
+            } => self.create_loop(loop_id, harness_id, model, mode),
+            Input::SetActiveLoop(loop_id) => self.set_active_loop(loop_id),
+            Input::SetLoopMode { loop_id, mode } => self.set_loop_mode(loop_id, mode),
+            Input::ChangeInference {
+                loop_id,
+                native,
+                model,
+                effort,
+            } => self.change_inference(loop_id, &native, model, effort),
+            Input::Compact { origin, loop_id } => self.compact(origin, loop_id),
+            Input::Compacted {
+                invocation,
+                result,
+                messages,
+            } => self.compacted(invocation, result, messages),
+            Input::Interrupt { origin, loop_id } => self.interrupt(origin, loop_id),
+            Input::BarrierExpired(command_id) => self.barrier_expired(command_id),
+            Input::ActivitiesSettled(loop_id) => self.activities_settled(loop_id),
             Input::CallerGone(command_id) => self.caller_gone(command_id),
-            Input::Announce { id, turn } => self.announce(id, turn),
+            Input::Announce { loop_id, id, turn } => self.announce(loop_id, id, turn),
             Input::Unannounce(id) => {
-                self.live.announced.retain(|a| a.id != id);
+                for live in self.live.loops.values_mut() {
+                    live.announced.retain(|a| a.id != id);
+                }
                 Answer::None
             }
-            Input::Paced(announcements) => {
-                self.live.paced = announcements;
+            Input::Paced {
+                loop_id,
+                announcements,
+            } => {
+                self.live.of_mut(loop_id).paced = announcements;
                 Answer::None
             }
-            Input::LinkAppend(message) => self.link_append(message),
-            Input::ActivityBegan { id, label } => self.activity_began(id, label),
-            Input::ActivityEnded(id) => {
-                self.live.activities.remove(&id);
+            Input::LinkAppend { loop_id, message } => self.link_append(loop_id, message),
+            Input::ActivityBegan { loop_id, id, label } => self.activity_began(loop_id, id, label),
+            Input::ActivityEnded { loop_id, id } => {
+                self.live.of_mut(loop_id).activities.remove(&id);
                 Answer::None
             }
             Input::Retract { origin, target } => self.retract(origin, target),
@@ -167,13 +208,16 @@ impl Out<'_, '_> {
                 params,
                 agent,
             } => self.settings(origin, title, model, params, agent),
-            Input::StateChanged => {
-                self.live.state_epoch += 1;
-                self.effect(Effect::NotifyState);
+            Input::StateChanged(loop_id) => {
+                self.live.of_mut(loop_id).state_epoch += 1;
+                self.effect(Effect::NotifyState(loop_id));
                 Answer::None
             }
             Input::Advance => self.advance(),
             Input::Restore => self.restore(),
+            Input::Shutdown(origin) => self.shutdown(origin),
+            Input::ShutdownExpired => self.shutdown_expired(),
+            Input::Reopen => self.reopen(),
             Input::Close => self.close(),
             Input::Fault(reason) => self.fault(reason),
         }
@@ -259,6 +303,12 @@ impl Out<'_, '_> {
         self.session.state.active_loop
     }
 
+    /// What the harness of that loop declares.
+    fn harness_of(&self, id: LoopId) -> Option<Arc<HarnessInfo>> {
+        self.loop_state(id)
+            .and_then(|l| (self.cx.harness)(&l.harness))
+    }
+
     /// The session begins to have work (S67).
     fn activate(&mut self) {
         let pending = self.records.iter().any(|r| {
@@ -279,11 +329,20 @@ impl Out<'_, '_> {
     fn closed(&self) -> Option<Refused> {
         if self.live.faulted.is_some() {
             Some(Refused::SessionFaulted)
+        } else if self.session.state.stopped {
+            Some(Refused::SessionStopped)
+        } else if self.live.shutdown.is_some() {
+            Some(Refused::SessionStopping)
         } else if self.live.closing {
             Some(Refused::HostShuttingDown)
         } else {
             None
         }
+    }
+
+    /// Whether session or host end, or have ended.
+    fn is_leaving(&self) -> bool {
+        self.live.closing || self.live.shutdown.is_some() || self.session.state.stopped
     }
 
     fn invocation(&self, id: InvocationId) -> Option<(CommandId, Kind)> {

@@ -4,7 +4,7 @@ use super::{Out, derived};
 use crate::command::{Agency, Cause, CommandBody};
 use crate::content::{MAX_WRITE_BYTES, Message, NewMessage, Part};
 use crate::event::{EventBody, NativeOrigin};
-use crate::ids::{CommandId, MessageId, RunId, TurnId};
+use crate::ids::{CommandId, LoopId, MessageId, RunId, TurnId};
 use crate::provider::{ChannelError, NativeTurn, TurnStart};
 use crate::session::decide::operation::Claim;
 use crate::session::{Announced, Answer, Effect, Kind, LinkId, Origin};
@@ -16,21 +16,22 @@ impl Out<'_, '_> {
     /// The order of N6. Accepted means: it waits, and [`Input::Advance`] decides.
     ///
     /// [`Input::Advance`]: crate::session::Input::Advance
-    pub(super) fn announce(&mut self, id: LinkId, turn: NativeTurn) -> Answer {
+    pub(super) fn announce(&mut self, loop_id: LoopId, id: LinkId, turn: NativeTurn) -> Answer {
         let denied = |why: &str| Answer::Channel(ChannelError::Denied(why.into()));
-        if self.live.closing {
+        if self.is_leaving() {
             return Answer::Channel(ChannelError::Closed);
         }
         if self.live.faulted.is_some() {
             return Answer::Channel(ChannelError::Failed("the session is faulted".into()));
         }
-        if self.live.stop.is_some() || self.session.state.disarmed {
+        if self.live.is_marked(loop_id) || self.session.state.disarmed {
             return Answer::Channel(ChannelError::Stopped);
         }
         if !self.cx.native_turns {
             return denied("native turns are switched off by the operator");
         }
-        if !self.cx.harness.is_some_and(|h| h.features.native_turns) {
+        let info = self.harness_of(loop_id);
+        if !info.is_some_and(|h| h.features.native_turns) {
             return denied("the provider does not declare the feature `native-turns`");
         }
         if !(1..=256).contains(&turn.id.len()) || !(1..=128).contains(&turn.reason.len()) {
@@ -38,36 +39,33 @@ impl Out<'_, '_> {
                 "a native turn id has 1 to 256 bytes, a reason 1 to 128".into(),
             ));
         }
-        let known = self
-            .session
-            .state
-            .active_loop()
-            .and_then(|l| l.native_turns.get(&turn.id));
-        if known == Some(&true) {
+        if self.is_spent(loop_id, &turn.id) {
             return Answer::Channel(ChannelError::Closed);
         }
         // One is decided at a time; more wait (N11).
-        if self.live.announced.len() >= MAX_ANNOUNCED {
+        let announced = &mut self.live.of_mut(loop_id).announced;
+        if announced.len() >= MAX_ANNOUNCED {
             return Answer::Channel(ChannelError::Limit(format!(
                 "{MAX_ANNOUNCED} announcements are pending"
             )));
         }
-        self.live.announced.push_back(Announced { id, turn });
+        announced.push_back(Announced { id, turn });
         Answer::Accepted
     }
 
     /// Answers `busy` to what runs inside the live turn (N6, N7).
-    pub(super) fn settle_announcements(&mut self) {
-        let entered = self.live.owner.as_ref().is_some_and(|o| {
+    pub(super) fn settle_announcements(&mut self, loop_id: LoopId) {
+        let entered = self.live.of(loop_id).owner.as_ref().is_some_and(|o| {
             o.turn_is_running() && o.invocations.get(&o.runner).is_some_and(|i| i.entered)
         });
         if !entered {
             return;
         }
-        let (busy, wait) = std::mem::take(&mut self.live.announced)
+        let live = self.live.of_mut(loop_id);
+        let (busy, wait) = std::mem::take(&mut live.announced)
             .into_iter()
             .partition::<Vec<_>, _>(|a| a.turn.start == TurnStart::Running);
-        self.live.announced = wait.into();
+        live.announced = wait.into();
         for announced in busy {
             self.effect(Effect::AnswerAnnouncement {
                 id: announced.id,
@@ -77,64 +75,75 @@ impl Out<'_, '_> {
     }
 
     /// Reserves the first announcement of that kind. True if one was, or waits for a slot.
-    pub(super) fn start_native(&mut self, start: TurnStart) -> bool {
+    pub(super) fn start_native(&mut self, loop_id: LoopId, start: TurnStart) -> bool {
         let Some(at) = self
             .live
+            .of(loop_id)
             .announced
             .iter()
             .position(|a| a.turn.start == start)
         else {
             return false;
         };
-        if self.spent(at) {
+        if self.spent(loop_id, at) {
             return true;
         }
         match start {
             TurnStart::Wanted => {
-                if !self.have_slot() {
+                if !self.have_slot(loop_id) {
                     return false;
                 }
             }
             // Never refused for want of a slot (N8).
-            TurnStart::Running if self.live.slot => {}
             TurnStart::Running => {
-                let effect = if self.cx.slot_free {
-                    Effect::TakeSlot
-                } else {
-                    self.live.overdrawn = true;
-                    Effect::OverdrawSlot
-                };
-                self.live.slot = true;
-                self.live.waits_for_slot = false;
-                self.effect(effect);
+                if !self.live.of(loop_id).slot && !self.take_slot(loop_id) {
+                    self.install_slot(loop_id);
+                    self.live.of_mut(loop_id).overdrawn = true;
+                    self.effect(Effect::OverdrawSlot(loop_id));
+                }
             }
         }
         let (Some(run), Some(turn), Some(command)) =
             (self.cx.ids.mint(), self.cx.ids.mint(), self.cx.ids.mint())
         else {
-            self.answer_announcement(at, Err(ChannelError::Failed("no id could be made".into())));
+            let failed = ChannelError::Failed("no id could be made".into());
+            self.answer_announcement(loop_id, at, Err(failed));
             return true;
         };
-        if let Some(announced) = self.live.announced.remove(at) {
-            self.reserve_native(announced, RunId(run), TurnId(turn), CommandId(command));
+        if let Some(announced) = self.live.of_mut(loop_id).announced.remove(at) {
+            self.reserve_native(
+                loop_id,
+                announced,
+                RunId(run),
+                TurnId(turn),
+                CommandId(command),
+            );
         }
         true
     }
 
     /// Answers `closed` to an announcement whose native id was started meanwhile (N10).
-    fn spent(&mut self, at: usize) -> bool {
-        let spent = self.live.announced.get(at).is_some_and(|a| {
-            let known = self.session.state.active_loop();
-            known.and_then(|l| l.native_turns.get(&a.turn.id)) == Some(&true)
-        });
+    fn spent(&mut self, loop_id: LoopId, at: usize) -> bool {
+        let announced = self.live.of(loop_id).announced.get(at);
+        let spent = announced.is_some_and(|a| self.is_spent(loop_id, &a.turn.id));
         if spent {
-            self.answer_announcement(at, Err(ChannelError::Closed));
+            self.answer_announcement(loop_id, at, Err(ChannelError::Closed));
         }
         spent
     }
 
-    fn answer_announcement(&mut self, at: usize, result: Result<(), ChannelError>) {
-        if let Some(announced) = self.live.announced.remove(at) {
+    fn is_spent(&self, loop_id: LoopId, native_turn: &str) -> bool {
+        self.loop_state(loop_id)
+            .is_some_and(|l| l.native_turns.get(native_turn) == Some(&true))
+    }
+
+    fn answer_announcement(
+        &mut self,
+        loop_id: LoopId,
+        at: usize,
+        result: Result<(), ChannelError>,
+    ) {
+        if let Some(announced) = self.live.of_mut(loop_id).announced.remove(at) {
             self.effect(Effect::AnswerAnnouncement {
                 id: announced.id,
                 result,
@@ -144,12 +153,12 @@ impl Out<'_, '_> {
 
     fn reserve_native(
         &mut self,
+        loop_id: LoopId,
         announced: Announced,
         run_id: RunId,
         turn_id: TurnId,
         command_id: CommandId,
     ) {
-        let loop_id = self.active();
         let session_id = self.session.state.id;
         let turn = announced.turn;
         let cause_command_id = turn
@@ -209,8 +218,8 @@ impl Out<'_, '_> {
     }
 
     /// One step group of its own, with zero turn id and no cause (N11).
-    pub(super) fn link_append(&mut self, message: NewMessage) -> Answer {
-        if self.live.closing {
+    pub(super) fn link_append(&mut self, loop_id: LoopId, message: NewMessage) -> Answer {
+        if self.live.closing || self.session.state.stopped {
             return Answer::Channel(ChannelError::Closed);
         }
         if self.live.faulted.is_some() {
@@ -244,7 +253,6 @@ impl Out<'_, '_> {
             created_at: self.cx.now,
             parts: message.parts,
         };
-        let loop_id = self.active();
         self.event(
             loop_id,
             TurnId::ZERO,

@@ -19,7 +19,7 @@ impl Out<'_, '_> {
         }
         if reserve
             .state_epoch
-            .is_some_and(|seen| seen != self.live.state_epoch)
+            .is_some_and(|seen| seen != self.live.of(reserve.loop_id).state_epoch)
         {
             return Answer::Reread;
         }
@@ -35,10 +35,7 @@ impl Out<'_, '_> {
         if let Some(refused) = self.closed() {
             return Some(refused);
         }
-        if state.settled == Status::Stopped {
-            return Some(Refused::SessionStopped);
-        }
-        if self.live.stop.is_some() {
+        if self.live.is_marked(reserve.loop_id) {
             return Some(Refused::SessionStopping);
         }
         let Some(loop_state) = self.loop_state(reserve.loop_id) else {
@@ -61,21 +58,19 @@ impl Out<'_, '_> {
     }
 
     fn reserve_exclusive(&mut self, reserve: Reserve) -> Answer {
-        let busy = matches!(
-            self.session.status(),
-            Status::Queued | Status::InProgress | Status::AwaitingInput
-        );
-        if busy || self.live.owner.is_some() {
+        let loop_state = self.loop_state(reserve.loop_id);
+        let busy = loop_state.is_some_and(|l| l.is_open() || !l.gates.is_empty());
+        if busy || self.live.of(reserve.loop_id).owner.is_some() {
             return self.refuse(Refused::SessionBusy(
                 "a run is live; wait for its end or stop it",
             ));
         }
-        if self.session.state.has_waiting_input() {
+        if loop_state.is_some_and(|l| !l.inbox.is_empty()) {
             return self.refuse(Refused::SessionBusy(
                 "prompts wait in the queue; release or retract them first",
             ));
         }
-        if !self.live.slot && !self.cx.slot_free {
+        if !self.live.of(reserve.loop_id).slot && !self.cx.slot_free {
             return self.refuse(Refused::NoFreeSlot);
         }
         if self.session.state.run_id != reserve.run_id {
@@ -101,10 +96,8 @@ impl Out<'_, '_> {
                 native: None,
             },
         );
-        if !self.live.slot {
-            self.live.slot = true;
-            self.live.waits_for_slot = false;
-            self.effect(Effect::TakeSlot);
+        if !self.live.of(loop_id).slot {
+            self.take_slot(loop_id);
         }
         // The placeholder handle of R65: controls attach at once.
         let invocation = self.claim(Claim {
@@ -125,12 +118,15 @@ impl Out<'_, '_> {
     fn reserve_control(&mut self, reserve: Reserve) -> Answer {
         let command_id = reserve.origin.command_id;
         let loop_id = reserve.loop_id;
-        match &self.live.owner {
+        match &self.live.of(loop_id).owner {
+            Some(owner) if owner.compacts() => self.refuse(Refused::SessionBusy(
+                "the conversation is being compacted; try again when it has ended",
+            )),
             Some(owner) if owner.handle => {
                 let harness = reserve.harness_id.clone();
                 self.operation_command(reserve);
                 let invocation = self.live.next_invocation();
-                if let Some(owner) = &mut self.live.owner {
+                if let Some(owner) = &mut self.live.of_mut(loop_id).owner {
                     let kind = Kind::Operation(Execution::Control);
                     owner
                         .invocations
@@ -244,7 +240,7 @@ impl Out<'_, '_> {
             runner,
             new_invocation(claim.command_id, claim.kind, harness),
         )]);
-        self.live.owner = Some(Owner {
+        self.live.of_mut(claim.loop_id).owner = Some(Owner {
             run_id: claim.run_id,
             loop_id: claim.loop_id,
             turn: claim.turn,

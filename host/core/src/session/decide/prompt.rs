@@ -21,9 +21,6 @@ impl Out<'_, '_> {
         if let Some(refused) = self.closed() {
             return self.refuse(refused);
         }
-        if self.session.state.settled == crate::view::Status::Stopped {
-            return self.refuse(Refused::SessionStopped);
-        }
         if blocks.is_empty() {
             return self.refuse(Refused::InvalidRequest(
                 "`blocks` must hold at least one block".into(),
@@ -49,16 +46,12 @@ impl Out<'_, '_> {
             .map(|w| w.command_id)
             .collect();
         let command_id = origin.command_id;
-        let waits = self.live.owner.is_some()
-            || self.live.stop.is_some()
+        let live = self.live.of(target);
+        let waits = live.owner.is_some()
+            || self.live.is_marked(target)
             || !held.is_empty()
-            || self
-                .session
-                .state
-                .loops
-                .values()
-                .any(|l| l.next_input().is_some())
-            || !(self.live.slot || self.cx.slot_free);
+            || loop_state.next_input().is_some()
+            || !(live.slot || self.cx.slot_free);
         self.command(
             origin,
             Agency::User,
@@ -105,9 +98,9 @@ impl Out<'_, '_> {
 
     /// Whether a turn of that loop runs whose provider takes folded input (R120).
     fn turn_takes_input(&self, loop_id: LoopId) -> bool {
-        let folding = self.cx.harness.is_some_and(|h| h.features.folding);
-        let running = |o: &Owner| o.loop_id == loop_id && o.turn_is_running();
-        folding && self.live.stop.is_none() && self.live.owner.as_ref().is_some_and(running)
+        let folding = self.harness_of(loop_id).is_some_and(|h| h.features.folding);
+        let owner = self.live.of(loop_id).owner.as_ref();
+        folding && !self.live.is_marked(loop_id) && owner.is_some_and(Owner::turn_is_running)
     }
 }
 

@@ -104,15 +104,18 @@ impl Out<'_, '_> {
         if let Some(error) = self.channel_closed(invocation) {
             return Answer::Channel(error);
         }
-        let folding = self.cx.harness.is_some_and(|h| h.features.folding);
         let Some(owner) = self
             .live
-            .owner
-            .clone()
-            .filter(|o| folding && o.runner == invocation)
+            .owner_of(invocation)
+            .filter(|o| o.runner == invocation)
+            .cloned()
         else {
             return Answer::Inputs(Vec::new());
         };
+        let info = self.harness_of(owner.loop_id);
+        if !info.is_some_and(|h| h.features.folding) {
+            return Answer::Inputs(Vec::new());
+        }
         let (Some(turn_id), Some(loop_state)) = (owner.turn, self.loop_state(owner.loop_id)) else {
             return Answer::Inputs(Vec::new());
         };

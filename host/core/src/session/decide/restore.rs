@@ -4,7 +4,7 @@
 
 use super::Out;
 use crate::command::Cause;
-use crate::event::{CancelReason, EventBody, InterruptReason};
+use crate::event::{CancelReason, CompactionReason, EventBody, InterruptReason};
 use crate::gate::CloseReason;
 use crate::ids::{EventId, LoopId, TurnId};
 use crate::session::{Answer, LoopState};
@@ -24,6 +24,13 @@ impl Out<'_, '_> {
             Cause::default(),
             EventBody::RestoreStarted {},
         );
+        for l in &loops {
+            for (waiter, committed) in &l.compact_waiters {
+                let lost = CompactionReason::Interrupted;
+                let how = if *committed { Ok(()) } else { Err(lost) };
+                self.answer_compact(l.id, *waiter, how);
+            }
+        }
         for l in &loops {
             for (gate_id, gate) in &l.gates {
                 let body = EventBody::GateResolved {

@@ -11,7 +11,7 @@ use crate::command::Cause;
 use crate::content::{Message, Usage};
 use crate::event::EventBody;
 use crate::gate::CloseReason;
-use crate::ids::CommandId;
+use crate::ids::{CommandId, LoopId};
 use crate::operation::Execution;
 use crate::provider::{CallError, ChannelError, Outcome, Params, Refusal};
 use crate::refusal::Refused;
@@ -23,7 +23,7 @@ const MAX_GROUP_BYTES: usize = 12 * 1024 * 1024;
 
 impl Out<'_, '_> {
     pub(super) fn entered(&mut self, invocation: InvocationId) -> Answer {
-        if let Some(owner) = &mut self.live.owner
+        if let Some(owner) = self.live.owner_of_mut(invocation)
             && let Some(entry) = owner.invocations.get_mut(&invocation)
         {
             entry.entered = true;
@@ -32,9 +32,7 @@ impl Out<'_, '_> {
     }
 
     pub(super) fn usage(&mut self, invocation: InvocationId, usage: Usage) -> Answer {
-        if let Some(owner) = &mut self.live.owner
-            && owner.invocations.contains_key(&invocation)
-        {
+        if let Some(owner) = self.live.owner_of_mut(invocation) {
             owner.usage = Some(usage);
         }
         Answer::None
@@ -42,7 +40,7 @@ impl Out<'_, '_> {
 
     /// A step group of an invocation (S56). After a fault nothing is written any more.
     pub(super) fn step(&mut self, invocation: InvocationId, messages: Vec<Message>) {
-        let Some(owner) = self.live.owner.clone() else {
+        let Some(owner) = self.live.owner_of(invocation) else {
             return;
         };
         let Some(entry) = owner.invocations.get(&invocation) else {
@@ -52,14 +50,15 @@ impl Out<'_, '_> {
             return;
         }
         let cause = match entry.kind {
-            Kind::Operation(Execution::Control) => Cause::by(entry.command_id),
+            Kind::Operation(Execution::Control) | Kind::Compaction => Cause::by(entry.command_id),
             _ => Cause::default(),
         };
         let usage = owner.usage.filter(|_| owner.runner == invocation);
+        let (loop_id, turn_id) = (owner.loop_id, owner.turn.unwrap_or_default());
         for messages in groups(messages) {
             self.event(
-                owner.loop_id,
-                owner.turn.unwrap_or_default(),
+                loop_id,
+                turn_id,
                 cause,
                 EventBody::StepDone { messages, usage },
             );
@@ -68,7 +67,7 @@ impl Out<'_, '_> {
 
     /// The id is durable before anything depends on it, a late one after an abort too (R68).
     pub(super) fn bind(&mut self, invocation: InvocationId, native_session_id: String) -> Answer {
-        let Some(owner) = self.live.owner.clone() else {
+        let Some(owner) = self.live.owner_of(invocation).cloned() else {
             return Answer::Channel(ChannelError::Closed);
         };
         let Some(entry) = owner.invocations.get(&invocation) else {
@@ -116,7 +115,7 @@ impl Out<'_, '_> {
                 let late = if entry.aborted.is_some() {
                     Some(Late::Cancelled)
                 } else {
-                    let bad = self.patch_of(&entry, &params, true).err();
+                    let bad = self.patch_of(invocation, &entry, &params, true).err();
                     bad.map(Late::Violation)
                 };
                 self.mark_started(invocation, late);
@@ -134,7 +133,7 @@ impl Out<'_, '_> {
 
     fn mark_started(&mut self, invocation: InvocationId, late: Option<Late>) {
         let violated = late.is_some();
-        if let Some(owner) = &mut self.live.owner {
+        if let Some(owner) = self.live.owner_of_mut(invocation) {
             owner.handle = true;
             if let Some(entry) = owner.invocations.get_mut(&invocation) {
                 entry.started = true;
@@ -160,7 +159,7 @@ impl Out<'_, '_> {
             Ok(Invoked::Started(params)) => self.invoked_started(invocation, &entry, &params),
             Ok(Invoked::Completed(outcome)) => {
                 self.step(invocation, messages);
-                let resolution = self.completed(&entry, outcome);
+                let resolution = self.completed(invocation, &entry, outcome);
                 self.resolve(invocation, &entry, resolution);
             }
             Err(error) => {
@@ -185,7 +184,7 @@ impl Out<'_, '_> {
             self.effect(Effect::CallDone(invocation));
             return;
         }
-        match self.patch_of(entry, params, true) {
+        match self.patch_of(invocation, entry, params, true) {
             Ok(effective) => {
                 self.mark_started(invocation, None);
                 let resolution = Resolution {
@@ -196,7 +195,7 @@ impl Out<'_, '_> {
                     problem: None,
                     lost: false,
                 };
-                self.write_resolution(entry, resolution, true, None);
+                self.write_resolution(invocation, entry, resolution, true, None);
                 self.effect(Effect::CallDone(invocation));
             }
             Err(reason) => {
@@ -207,9 +206,14 @@ impl Out<'_, '_> {
     }
 
     /// A completed operation's outcome stands, whatever came after it (R70).
-    fn completed(&mut self, entry: &Invocation, outcome: Outcome) -> Resolution {
+    fn completed(
+        &mut self,
+        invocation: InvocationId,
+        entry: &Invocation,
+        outcome: Outcome,
+    ) -> Resolution {
         let message = outcome.message;
-        if self.harness_changed(entry) && !outcome.params.is_empty() {
+        if self.harness_changed(invocation, entry) && !outcome.params.is_empty() {
             return Resolution {
                 outcome: OutcomeStatus::Completed,
                 code: Some("harness_changed".into()),
@@ -219,9 +223,10 @@ impl Out<'_, '_> {
                 lost: false,
             };
         }
-        let attached = self.live.owner.as_ref().is_some_and(|o| o.turn.is_some())
+        let owner = self.live.owner_of(invocation);
+        let attached = owner.is_some_and(|o| o.turn.is_some())
             && entry.kind == Kind::Operation(Execution::Control);
-        match self.patch_of(entry, &outcome.params, attached) {
+        match self.patch_of(invocation, entry, &outcome.params, attached) {
             Ok(effective) => Resolution {
                 outcome: OutcomeStatus::Completed,
                 code: None,
@@ -234,24 +239,26 @@ impl Out<'_, '_> {
         }
     }
 
-    fn harness_changed(&self, entry: &Invocation) -> bool {
+    fn harness_changed(&self, invocation: InvocationId, entry: &Invocation) -> bool {
         self.live
-            .owner
-            .as_ref()
+            .owner_of(invocation)
             .and_then(|o| self.loop_state(o.loop_id))
             .is_some_and(|l| l.harness != entry.harness)
+            // Settings belong to the session's harness alone (S55).
+            || self.session.state.agent != entry.harness
     }
 
     fn patch_of(
         &mut self,
+        invocation: InvocationId,
         entry: &Invocation,
         params: &Params,
         turn_goes_on: bool,
     ) -> Result<Option<ParamsEffective>, String> {
-        if self.harness_changed(entry) || self.live.faulted.is_some() {
+        if self.harness_changed(invocation, entry) || self.live.faulted.is_some() {
             return Ok(None);
         }
-        self.patch(params, entry.command_id, turn_goes_on)
+        self.patch(&entry.harness, params, entry.command_id, turn_goes_on)
     }
 
     /// `done` returned.
@@ -274,7 +281,7 @@ impl Out<'_, '_> {
             return Answer::None;
         }
         let ending = match result {
-            Ok(outcome) => match self.patch_of(&entry, &outcome.params, false) {
+            Ok(outcome) => match self.patch_of(invocation, &entry, &outcome.params, false) {
                 Ok(_) => Ending::Done,
                 Err(reason) => Ending::Failed(failure("provider_contract_violation", reason)),
             },
@@ -324,17 +331,12 @@ impl Out<'_, '_> {
         let exclusive = entry.kind == Kind::Operation(Execution::Exclusive);
         let idle = self
             .live
-            .owner
-            .as_ref()
+            .owner_of(invocation)
             .is_some_and(|o| o.turn.is_none() && o.runner == invocation);
         let ending = ending_of_resolution(&resolution, entry.aborted);
         let row = idle.then(|| row_of(&ending));
-        self.close_gates(
-            Some(invocation),
-            CloseReason::Abandoned,
-            &ChannelError::Closed,
-        );
-        self.write_resolution(entry, resolution, exclusive || idle, row);
+        self.close_gates(invocation, CloseReason::Abandoned, &ChannelError::Closed);
+        self.write_resolution(invocation, entry, resolution, exclusive || idle, row);
         if exclusive {
             self.end_runner(invocation, ending);
         } else {
@@ -342,14 +344,15 @@ impl Out<'_, '_> {
         }
     }
 
-    fn write_resolution(
+    pub(super) fn write_resolution(
         &mut self,
+        invocation: InvocationId,
         entry: &Invocation,
         resolution: Resolution,
         changed_row: bool,
         row: Option<Status>,
     ) {
-        let Some(owner) = self.live.owner.clone() else {
+        let Some(owner) = self.live.owner_of(invocation).cloned() else {
             return;
         };
         let run_id = changed_row.then_some(owner.run_id);
@@ -408,54 +411,50 @@ impl Out<'_, '_> {
             command_id: entry.command_id,
             result: answer,
         });
-        self.effect(Effect::NotifyState);
+        self.effect(Effect::NotifyState(owner.loop_id));
     }
 
-    fn end_control(&mut self, invocation: InvocationId) {
+    pub(super) fn end_control(&mut self, invocation: InvocationId) {
         self.effect(Effect::CloseChannel(invocation));
-        let Some(owner) = &mut self.live.owner else {
+        let Some(owner) = self.live.owner_of_mut(invocation) else {
             return;
         };
         owner.invocations.remove(&invocation);
+        let loop_id = owner.loop_id;
         if owner.invocations.is_empty() && (owner.ended.is_some() || owner.turn.is_none()) {
-            self.finish_owner();
+            self.finish_owner(loop_id);
         }
     }
 
     /// The turn's runner ended: its terminal waits for every accepted control (R66, S57).
     fn end_runner(&mut self, invocation: InvocationId, ending: Ending) {
-        self.close_gates(
-            Some(invocation),
-            CloseReason::Abandoned,
-            &ChannelError::Closed,
-        );
+        self.close_gates(invocation, CloseReason::Abandoned, &ChannelError::Closed);
         self.effect(Effect::CloseChannel(invocation));
-        let Some(owner) = &mut self.live.owner else {
+        let Some(owner) = self.live.owner_of_mut(invocation) else {
             return;
         };
         owner.invocations.remove(&invocation);
+        let loop_id = owner.loop_id;
         owner.ended = Some(ending);
         owner.handle = true;
         if owner.invocations.is_empty() {
-            self.finish_owner();
+            self.finish_owner(loop_id);
         }
     }
 
     /// The single end of a run.
-    fn finish_owner(&mut self) {
-        let Some(owner) = self.live.owner.take() else {
+    pub(super) fn finish_owner(&mut self, loop_id: LoopId) {
+        let Some(owner) = self.live.of_mut(loop_id).owner.take() else {
             return;
         };
-        if self.live.overdrawn {
+        if self.live.of(loop_id).overdrawn {
             // Repaid before the next grant (N8).
-            self.give_slot_back();
+            self.give_slot_back(loop_id);
         }
         if self.live.faulted.is_some() {
-            self.live.gates.clear();
             self.effect(Effect::RetryWaiting);
             return;
         }
-        self.close_gates(None, CloseReason::Abandoned, &ChannelError::Closed);
         if let Some(turn_id) = owner.turn {
             let (run_id, usage) = (owner.run_id, owner.usage);
             let ending = owner.ended.unwrap_or(Ending::Done);
@@ -476,17 +475,17 @@ impl Out<'_, '_> {
             };
             self.event(owner.loop_id, turn_id, Cause::by(owner.cause), body);
             self.cancel_waiting(owner.loop_id, failed, interrupted);
-            self.effect(Effect::NotifyState);
-            self.rest_after(Some(owner.loop_id), failed, interrupted);
+            self.effect(Effect::NotifyState(loop_id));
+            self.rest_after(loop_id, true, failed, interrupted);
         } else {
-            self.rest_after(None, false, false);
+            self.rest_after(loop_id, false, false, false);
         }
         self.effect(Effect::RetryWaiting);
     }
 
     /// The HTTP request of an operation is gone; void once `started` was returned (R69).
     pub(super) fn caller_gone(&mut self, command_id: CommandId) -> Answer {
-        let found = self.live.owner.as_ref().and_then(|o| {
+        let found = self.live.owners().find_map(|o| {
             o.invocations
                 .iter()
                 .find(|(_, i)| i.command_id == command_id && !i.started)
@@ -500,7 +499,7 @@ impl Out<'_, '_> {
 
     /// Fires an invocation's abort; the first reason stays.
     pub(super) fn abort_one(&mut self, invocation: InvocationId, reason: AbortReason) {
-        if let Some(owner) = &mut self.live.owner
+        if let Some(owner) = self.live.owner_of_mut(invocation)
             && let Some(entry) = owner.invocations.get_mut(&invocation)
         {
             entry.aborted.get_or_insert(reason);
@@ -518,8 +517,7 @@ impl Out<'_, '_> {
         let error = ChannelError::Failed("the session is faulted".into());
         let ids: Vec<InvocationId> = self
             .live
-            .owner
-            .iter()
+            .owners()
             .flat_map(|o| o.invocations.keys().copied())
             .collect();
         for invocation in ids {
@@ -529,18 +527,21 @@ impl Out<'_, '_> {
             let value = crate::session::GateValue::Rejected(error.clone());
             self.effect(Effect::AnswerGate { gate_id, value });
         }
-        for announced in std::mem::take(&mut self.live.announced) {
-            let result = Err(error.clone());
-            self.effect(Effect::AnswerAnnouncement {
-                id: announced.id,
-                result,
-            });
+        let loops: Vec<LoopId> = self.live.loops.keys().copied().collect();
+        for loop_id in loops {
+            for announced in std::mem::take(&mut self.live.of_mut(loop_id).announced) {
+                let result = Err(error.clone());
+                self.effect(Effect::AnswerAnnouncement {
+                    id: announced.id,
+                    result,
+                });
+            }
+            if !self.live.of(loop_id).activities.is_empty() {
+                self.effect(Effect::AbortActivities(loop_id));
+            }
         }
-        if self.live.stop.take().is_some() {
-            self.effect(Effect::Stopped);
-        }
-        if !self.live.activities.is_empty() {
-            self.effect(Effect::AbortActivities);
+        for stop in std::mem::take(&mut self.live.stops) {
+            self.effect(Effect::Stopped(stop.command_id));
         }
         self.effect(Effect::RetryWaiting);
         Answer::None

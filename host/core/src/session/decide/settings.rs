@@ -23,7 +23,7 @@ impl Out<'_, '_> {
             return self.refuse(refused);
         }
         let agent = agent.filter(|a| *a != self.session.state.agent);
-        let turn = self.live.owner.as_ref().is_some_and(|o| o.turn.is_some());
+        let turn = self.live.owners().any(|o| o.turn.is_some());
         if (model.is_some() || agent.is_some()) && (turn || self.session.state.has_waiting_input())
         {
             return self.refuse(Refused::SessionBusy(
@@ -55,8 +55,9 @@ impl Out<'_, '_> {
         if let Some(agent) = swapped {
             let epoch = self.session.state.config_epoch + 1;
             self.session_event(EventBody::ConfigurationAdopted { epoch, agent });
-            self.effect(Effect::DisposeInstance);
-            self.effect(Effect::NotifyState);
+            let active = self.active();
+            self.effect(Effect::DisposeInstance(active));
+            self.effect(Effect::NotifyState(active));
         }
         Answer::Accepted
     }
@@ -67,6 +68,7 @@ impl Out<'_, '_> {
     /// The contract violation in words (R79).
     pub(super) fn patch(
         &mut self,
+        harness: &HarnessId,
         patch: &Params,
         command: crate::ids::CommandId,
         turn_goes_on: bool,
@@ -74,10 +76,10 @@ impl Out<'_, '_> {
         if patch.is_empty() {
             return Ok(None);
         }
-        let Some(info) = self.cx.harness else {
+        let Some(info) = (self.cx.harness)(harness) else {
             return Err("the harness declares no parameters".into());
         };
-        let merged = merge_params(info, &self.session.state.params, patch)?;
+        let merged = merge_params(&info, &self.session.state.params, patch)?;
         self.event(
             LoopId::ZERO,
             TurnId::ZERO,

@@ -3,14 +3,20 @@
 //! The union is closed; every type has exactly one class, one scope and one visibility, given by
 //! [`EventBody::meta`], whose match is exhaustive: a type without them does not compile (S60).
 
+mod meta;
+mod words;
+
+pub use meta::{Class, Meta, Scope, Visibility};
+pub use words::*;
+
 use crate::command::Cause;
 use crate::content::{Message, Part, Role, Usage};
 use crate::gate::{AnswerSource, CloseReason, Gate, GateAsk};
 use crate::ids::{
-    CommandId, EventId, GateId, HarnessId, LoopId, MessageId, ProjectId, RunId, SessionId,
-    ToolExecutionId, TurnId, WorkspaceId,
+    EventId, GateId, HarnessId, LoopId, MessageId, ProjectId, RunId, SessionId, ToolExecutionId,
+    TurnId, WorkspaceId,
 };
-use crate::provider::{Params, TurnStart};
+use crate::provider::Params;
 use crate::view::{OutcomeStatus, ParamsEffective, Status};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -32,154 +38,6 @@ pub struct Event {
     pub cause: Cause,
     /// What happened.
     pub body: EventBody,
-}
-
-/// Whether an event is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// Stored before it is shown; has a journal sequence.
-    Enduring,
-    /// Enduring, and the last of its unit.
-    Terminal,
-    /// Shown to who listens now.
-    Ephemeral,
-}
-
-/// What an event is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// The session.
-    Session,
-    /// One loop.
-    Loop,
-}
-
-/// Who sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visibility {
-    /// Every subscriber.
-    Public,
-    /// The host alone.
-    Internal,
-}
-
-/// Fixed properties of an event type (S60).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meta {
-    /// The wire tag.
-    pub name: &'static str,
-    /// Its class.
-    pub class: Class,
-    /// Its scope.
-    pub scope: Scope,
-    /// Its visibility.
-    pub visibility: Visibility,
-}
-
-/// An error in a stored event: a kind and bounded text (S68).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Failure {
-    /// Stable code.
-    pub code: String,
-    /// For a person, at most 4 KiB.
-    pub message: String,
-}
-
-/// Why an input left its inbox without a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum CancelReason {
-    /// The turn before it failed (S44).
-    TurnFailed,
-    /// A machine input, and its turn was interrupted.
-    TurnInterrupted,
-    /// The session shut down.
-    ShuttingDown,
-    /// A client took it back (S46).
-    ClientRetracted,
-    /// Its loop is gone.
-    LoopExited,
-    /// It could only fold, and the turn ended (R120).
-    TurnEnded,
-    /// The host could not start it.
-    Internal,
-}
-
-/// Why an input was not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum RejectReason {
-    /// The inbox holds 64.
-    QueueFull,
-    /// The session shuts down.
-    ShuttingDown,
-    /// The host could not start it.
-    Internal,
-}
-
-/// Why a turn was interrupted (S69a).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum InterruptReason {
-    /// A person stopped it.
-    User,
-    /// Its caller went away.
-    CallerGone,
-    /// The native side ended it by itself.
-    Native,
-    /// The session or host shut down.
-    Shutdown,
-    /// The host process was lost.
-    HostLost,
-}
-
-/// What a native turn was announced as.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct NativeOrigin {
-    /// Native id.
-    pub native_turn_id: String,
-    /// Why it began.
-    pub reason: String,
-    /// Whether it ran already.
-    pub start: TurnStart,
-    /// The operation that set it going.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause_command_id: Option<CommandId>,
-}
-
-/// How a delta changes its message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum DeltaOp {
-    /// The message begins.
-    Open,
-    /// A part is added or extended.
-    Append,
-    /// A part is replaced.
-    Replace,
-    /// The message is complete.
-    Finish,
-}
-
-/// How a permission was decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum Decided {
-    /// This once.
-    ApproveOnce,
-    /// And whenever its rules match.
-    ApproveAlwaysWorkspace,
-    /// No.
-    Deny,
-    /// Closed by a policy.
-    Timeout,
 }
 
 /// The closed union of events used so far.
@@ -208,7 +66,7 @@ pub enum EventBody {
     SessionActive {},
     /// The session has none.
     SessionIdle {},
-    /// The session was shut down.
+    /// The session was shut down; nothing follows until it is restored.
     SessionStopped {},
     /// A restore writes its repairs.
     RestoreStarted {},
@@ -242,6 +100,13 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<HarnessId>,
     },
+    /// Another loop is the active one (S35).
+    ActiveLoopChanged {
+        /// The active loop from now on.
+        active_loop_id: LoopId,
+        /// The one before.
+        previous_loop_id: LoopId,
+    },
     /// A loop begins.
     LoopStarted {
         /// Its harness.
@@ -249,6 +114,49 @@ pub enum EventBody {
         /// Its parent, for a delegate.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent_loop_id: Option<LoopId>,
+        /// The model it was made with; the session's when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
+    /// The loop's mode is another from its next turn on (S20).
+    LoopModeChanged {
+        /// The mode before; empty is the base mode.
+        previous: String,
+        /// The mode from now on.
+        mode: String,
+        /// What the next turn uses.
+        runtime: Runtime,
+    },
+    /// Model or effort of the loop are others from its next turn on (S21).
+    LoopInferenceChanged {
+        /// What the next turn uses.
+        runtime: Runtime,
+    },
+    /// The provider compacts the conversation.
+    CompactionStarted {},
+    /// The conversation was compacted (S95).
+    CompactionCommitted {
+        /// Replaces the history before it; absent: the history stays.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<String>,
+        /// Tokens used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// The conversation was not compacted.
+    CompactionRejected {
+        /// Why.
+        reason: CompactionReason,
+        /// The provider's words, if it said any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<Failure>,
+    },
+    /// The compaction that a `Compact` asked for was committed.
+    CompactWaiterResolved {},
+    /// The compaction that a `Compact` asked for was not committed.
+    CompactWaiterRejected {
+        /// Why.
+        reason: CompactionReason,
     },
     /// A loop has no turn and nothing to start.
     LoopIdle {},
@@ -439,102 +347,4 @@ pub enum EventBody {
         #[serde(rename = "harnessId")]
         harness_id: HarnessId,
     },
-}
-
-impl EventBody {
-    /// Class, scope and visibility of the type (S60).
-    #[must_use]
-    pub fn meta(&self) -> Meta {
-        use Class::{Enduring, Ephemeral, Terminal};
-        use Scope::{Loop, Session};
-        use Visibility::{Internal, Public};
-        let (name, class, scope, visibility) = match self {
-            Self::SessionStarted { .. } => ("SessionStarted", Enduring, Session, Public),
-            Self::SessionActive {} => ("SessionActive", Enduring, Session, Public),
-            Self::SessionIdle {} => ("SessionIdle", Enduring, Session, Public),
-            Self::SessionStopped {} => ("SessionStopped", Terminal, Session, Public),
-            Self::RestoreStarted {} => ("RestoreStarted", Enduring, Session, Public),
-            Self::RestoreDone {} => ("RestoreDone", Enduring, Session, Public),
-            Self::RestoreErrored { .. } => ("RestoreErrored", Terminal, Session, Public),
-            Self::ConfigurationAdopted { .. } => {
-                ("ConfigurationAdopted", Enduring, Session, Public)
-            }
-            Self::SessionParamsChanged { .. } => {
-                ("SessionParamsChanged", Enduring, Session, Public)
-            }
-            Self::LoopStarted { .. } => ("LoopStarted", Enduring, Loop, Public),
-            Self::LoopIdle {} => ("LoopIdle", Enduring, Loop, Public),
-            Self::NativeSessionBound { .. } => ("NativeSessionBound", Enduring, Loop, Public),
-            Self::TurnStarted { .. } => ("TurnStarted", Enduring, Loop, Public),
-            Self::StepDone { .. } => ("StepDone", Enduring, Loop, Public),
-            Self::TurnFoldedInto { .. } => ("TurnFoldedInto", Enduring, Loop, Public),
-            Self::InputCancelled { .. } => ("InputCancelled", Enduring, Loop, Public),
-            Self::InputHeld {} => ("InputHeld", Enduring, Loop, Public),
-            Self::InputReleased {} => ("InputReleased", Enduring, Loop, Public),
-            Self::TurnRejected { .. } => ("TurnRejected", Enduring, Loop, Public),
-            Self::TurnDone { .. } => ("TurnDone", Terminal, Loop, Public),
-            Self::TurnFailed { .. } => ("TurnFailed", Terminal, Loop, Public),
-            Self::TurnInterrupted { .. } => ("TurnInterrupted", Terminal, Loop, Public),
-            Self::NativeOperationResolved { .. } => {
-                ("NativeOperationResolved", Enduring, Loop, Public)
-            }
-            Self::GatePrepared { .. } => ("GatePrepared", Enduring, Loop, Internal),
-            Self::PermissionRequested { .. } => ("PermissionRequested", Enduring, Loop, Public),
-            Self::UserInputRequested { .. } => ("UserInputRequested", Enduring, Loop, Public),
-            Self::GateOpened { .. } => ("GateOpened", Enduring, Loop, Public),
-            Self::GateResolved { .. } => ("GateResolved", Enduring, Loop, Public),
-            Self::PermissionDecided { .. } => ("PermissionDecided", Enduring, Loop, Public),
-            Self::TokenDelta { .. } => ("TokenDelta", Ephemeral, Loop, Public),
-            Self::ToolStarted { .. } => ("ToolStarted", Ephemeral, Loop, Public),
-            Self::ToolCompleted { .. } => ("ToolCompleted", Ephemeral, Loop, Public),
-            Self::InputQueued {} => ("InputQueued", Ephemeral, Loop, Public),
-            Self::CommandStateChanged { .. } => {
-                ("command_state_changed", Ephemeral, Session, Public)
-            }
-        };
-        Meta {
-            name,
-            class,
-            scope,
-            visibility,
-        }
-    }
-
-    /// Every wire tag of the union.
-    pub const TYPES: [&'static str; 34] = [
-        "SessionStarted",
-        "SessionActive",
-        "SessionIdle",
-        "SessionStopped",
-        "RestoreStarted",
-        "RestoreDone",
-        "RestoreErrored",
-        "ConfigurationAdopted",
-        "SessionParamsChanged",
-        "LoopStarted",
-        "LoopIdle",
-        "NativeSessionBound",
-        "TurnStarted",
-        "StepDone",
-        "TurnFoldedInto",
-        "InputCancelled",
-        "InputHeld",
-        "InputReleased",
-        "TurnRejected",
-        "TurnDone",
-        "TurnFailed",
-        "TurnInterrupted",
-        "NativeOperationResolved",
-        "GatePrepared",
-        "PermissionRequested",
-        "UserInputRequested",
-        "GateOpened",
-        "GateResolved",
-        "PermissionDecided",
-        "TokenDelta",
-        "ToolStarted",
-        "ToolCompleted",
-        "InputQueued",
-        "command_state_changed",
-    ];
 }
