@@ -93,6 +93,7 @@ codes! {
     WorkspaceFailed = "workspace_failed", 409, "The workspace could not be set up",
         "create another workspace and name it as `workspace_id`";
     SessionBusy = "session_busy", 409, "The session has work", "";
+    LoopExited = "loop_exited", 409, "The loop is closed", "use another loop of the session";
     LoopShuttingDown = "loop_shutting_down", 409, "The loop is shutting down", "";
     SessionStopping = "session_stopping", 409, "The session is being stopped", "";
     SessionStopped = "session_stopped", 409, "The session is stopped", "";

@@ -343,6 +343,7 @@ mod tests {
             (R::InvalidModel("m".into()), 400),
             (R::InvalidEffort("e".into()), 400),
             (R::NoChanges, 400),
+            (R::LoopExited, 409),
             (R::LoopShuttingDown, 409),
             (R::CompactionUnsupported, 400),
             (R::GateNotFound, 404),

@@ -59,6 +59,9 @@ pub enum Refused {
     /// A change that names nothing to change (S27).
     #[error("nothing is to be changed; name `model`, `effort` or both")]
     NoChanges,
+    /// The loop is closed for good (S77).
+    #[error("the loop is closed; its runtime could not be restored")]
+    LoopExited,
     /// The session or host shuts down (S27).
     #[error("the loop is shutting down")]
     LoopShuttingDown,
@@ -188,6 +191,7 @@ impl Refused {
             Self::InvalidModel(_) => "invalid_model",
             Self::InvalidEffort(_) => "invalid_effort",
             Self::NoChanges => "no_changes",
+            Self::LoopExited => "loop_exited",
             Self::LoopShuttingDown => "loop_shutting_down",
             Self::CompactionUnsupported => "compaction_unsupported",
             Self::GateNotFound => "gate_not_found",

@@ -126,6 +126,19 @@ pub struct LoopView {
     pub mode: String,
     /// Whether a turn is live.
     pub running: bool,
+    /// Whether it takes work; a closed loop never does again.
+    pub state: LoopStanding,
+}
+
+/// Whether a loop takes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum LoopStanding {
+    /// It does.
+    Open,
+    /// It is a delegate whose runtime could not be restored.
+    Closed,
 }
 
 /// An input that waits.

@@ -4,13 +4,14 @@
 //! invocation ended the actor answers `closed` to everything (W6).
 
 use crate::actor::{Asked, Msg, SinkOp, SinkReply};
+use crate::delegation::LoopDelegates;
 use crate::deps::Deps;
 use crate::signals::Signals;
 use harness_core::abort::{AbortHandle, AbortSignal};
 use harness_core::content::{Message, NewMessage, Part, Role, Usage};
 use harness_core::gate::{ApprovalDecision, ApprovalRequest, FormAnswer, GateAsk, QuestionForm};
 use harness_core::provider::{
-    BoxFuture, Channel, ChannelError, OperationContext, PromptInput, WriterId,
+    BoxFuture, Channel, ChannelError, Delegation, OperationContext, PromptInput, WriterId,
 };
 use harness_core::session::{Answer, GateValue, Input, InvocationId};
 use harness_journal::PermissionRule;
@@ -269,5 +270,14 @@ impl Channel for RunChannel {
             };
             self.feed(input).await.map(drop)
         })
+    }
+
+    fn delegation(&self) -> Option<Arc<dyn Delegation>> {
+        Some(Arc::new(LoopDelegates {
+            parent: self.context.loop_id,
+            invocation: Some(self.invocation),
+            mailbox: self.mailbox.clone(),
+            deps: self.deps.clone(),
+        }))
     }
 }

@@ -9,6 +9,7 @@ mod actor;
 mod channel;
 mod config;
 mod create;
+mod delegation;
 mod deps;
 mod directory;
 mod drafts;

@@ -2,6 +2,7 @@
 //! outside any turn, notifications.
 
 use crate::actor::Msg;
+use crate::delegation::LoopDelegates;
 use crate::deps::Deps;
 use crate::handle::Published;
 use crate::signals::Signals;
@@ -10,7 +11,7 @@ use harness_core::abort::{AbortHandle, AbortReason, AbortSignal};
 use harness_core::content::NewMessage;
 use harness_core::ids::LoopId;
 use harness_core::provider::{
-    Activity, BoxFuture, ChannelError, DiscoveryContext, InstanceHost, NativeTurn,
+    Activity, BoxFuture, ChannelError, Delegation, DiscoveryContext, InstanceHost, NativeTurn,
 };
 use harness_core::session::{Answer, Input, LinkId};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -162,6 +163,15 @@ impl InstanceHost for SessionLink {
 
     fn state_changed(&self) {
         self.signals.mark(|m| m.state_changed = true);
+    }
+
+    fn delegation(&self) -> Option<Arc<dyn Delegation>> {
+        Some(Arc::new(LoopDelegates {
+            parent: self.loop_id,
+            invocation: None,
+            mailbox: self.mailbox.clone(),
+            deps: self.deps.clone(),
+        }))
     }
 }
 

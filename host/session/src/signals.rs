@@ -25,6 +25,8 @@ pub(crate) enum Pending {
     Gate(GateId),
     /// An announcement.
     Announcement(LinkId),
+    /// A delegate's result.
+    Await(LinkId),
 }
 
 /// Takes back what a call waited for when the call is dropped, be it before the call even learned
@@ -57,6 +59,9 @@ impl Drop for Guard {
             Some(Pending::Announcement(id)) => self.signals.mark(|m| {
                 m.unannounced.insert(id);
             }),
+            Some(Pending::Await(id)) => self.signals.mark(|m| {
+                m.unawaited.insert(id);
+            }),
             None => {}
         }
     }
@@ -82,6 +87,7 @@ pub(crate) struct Marks {
     pub(crate) withdrawn: BTreeSet<(InvocationId, String)>,
     pub(crate) unasked: BTreeSet<GateId>,
     pub(crate) unannounced: BTreeSet<LinkId>,
+    pub(crate) unawaited: BTreeSet<LinkId>,
     /// Announcements that their rate holds back now.
     pub(crate) paced: usize,
     pub(crate) state_changed: bool,

@@ -60,6 +60,16 @@ impl Cause {
         }
     }
 
+    /// Caused by that command of a loop.
+    #[must_use]
+    pub fn from_loop(command_id: CommandId, loop_id: LoopId) -> Self {
+        Self {
+            command_id: Some(command_id),
+            loop_id: Some(loop_id),
+            agency: None,
+        }
+    }
+
     /// Caused by that command, with the agency shown (S50).
     #[must_use]
     pub fn by_agency(command_id: CommandId, agency: Agency) -> Self {

@@ -74,6 +74,13 @@ impl EventBody {
             Self::CompactionRejected { .. } => ("CompactionRejected", Terminal, Loop, Public),
             Self::CompactWaiterResolved {} => ("CompactWaiterResolved", Enduring, Loop, Public),
             Self::CompactWaiterRejected { .. } => ("CompactWaiterRejected", Enduring, Loop, Public),
+            Self::DelegateRequestAccepted { .. } => {
+                ("DelegateRequestAccepted", Enduring, Loop, Public)
+            }
+            Self::DelegateDeliveryStateChanged { .. } => {
+                ("DelegateDeliveryStateChanged", Enduring, Loop, Public)
+            }
+            Self::LoopTombstoned { .. } => ("LoopTombstoned", Terminal, Loop, Public),
             Self::LoopIdle {} => ("LoopIdle", Enduring, Loop, Public),
             Self::NativeSessionBound { .. } => ("NativeSessionBound", Enduring, Loop, Public),
             Self::TurnStarted { .. } => ("TurnStarted", Enduring, Loop, Public),
@@ -112,7 +119,7 @@ impl EventBody {
     }
 
     /// Every wire tag of the union.
-    pub const TYPES: [&'static str; 42] = [
+    pub const TYPES: [&'static str; 45] = [
         "SessionStarted",
         "SessionActive",
         "SessionIdle",
@@ -131,6 +138,9 @@ impl EventBody {
         "CompactionRejected",
         "CompactWaiterResolved",
         "CompactWaiterRejected",
+        "DelegateRequestAccepted",
+        "DelegateDeliveryStateChanged",
+        "LoopTombstoned",
         "LoopIdle",
         "NativeSessionBound",
         "TurnStarted",

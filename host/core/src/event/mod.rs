@@ -158,6 +158,27 @@ pub enum EventBody {
         /// Why.
         reason: CompactionReason,
     },
+    /// A loop's message to a child of it is durable and will be delivered (S96). `cause` names the
+    /// request and the parent.
+    DelegateRequestAccepted {
+        /// Who sent it.
+        parent_loop_id: LoopId,
+        /// The result comes to the parent as an input of its own.
+        background_hand_back: bool,
+    },
+    /// A delegate request came further, or settled. `cause` names the request and the parent.
+    DelegateDeliveryStateChanged {
+        /// How far.
+        state: DeliveryState,
+        /// Why, unless it completed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<Failure>,
+    },
+    /// A delegate whose runtime could not be restored is closed for good (S77).
+    LoopTombstoned {
+        /// Why.
+        error: Failure,
+    },
     /// A loop has no turn and nothing to start.
     LoopIdle {},
     /// The native side accepted a conversation.

@@ -48,6 +48,43 @@ pub enum RejectReason {
     Internal,
 }
 
+/// How far a delegate request has come (S96).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum DeliveryState {
+    /// No running turn took it: it waits for a turn of its own.
+    FallbackQueued,
+    /// Its turn ended normally.
+    Completed,
+    /// Its turn failed, or it could not be started.
+    Failed,
+    /// Its turn was interrupted, or it was left in the inbox by a stop or a lost host.
+    Interrupted,
+    /// It was taken back before it opened a turn, or its parent gave it up.
+    Cancelled,
+}
+
+impl DeliveryState {
+    /// Whether nothing follows it.
+    #[must_use]
+    pub fn is_settled(self) -> bool {
+        self != Self::FallbackQueued
+    }
+
+    /// The wire word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FallbackQueued => "fallback_queued",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// Why a compaction, or a wait for one, came to nothing (S95).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -15,9 +15,11 @@
 //! - The *session* owns admission, gates, the journal and what a result means.
 
 mod contract;
+mod delegation;
 mod error;
 
 pub use contract::*;
+pub use delegation::*;
 pub use error::*;
 
 use crate::abort::{AbortReason, AbortSignal};
@@ -194,6 +196,10 @@ pub trait InstanceHost: Send + Sync + 'static {
     fn begin_activity(&self, label: String) -> Result<Box<dyn Activity>, ChannelError>;
     /// The command state changed; never blocks (G7).
     fn state_changed(&self);
+    /// The authority of this instance over delegates of its loop; none in a draft instance.
+    fn delegation(&self) -> Option<Arc<dyn Delegation>> {
+        None
+    }
 }
 
 /// An open activity; dropping it ends it.
@@ -254,4 +260,8 @@ pub trait Channel: Send + Sync + 'static {
     fn close_input(&self);
     /// The native side accepted a conversation (R28): durable when it returns.
     fn bind_native_session(&self, id: String) -> BoxFuture<'_, Result<(), ChannelError>>;
+    /// The authority of this invocation over delegates of its loop.
+    fn delegation(&self) -> Option<Arc<dyn Delegation>> {
+        None
+    }
 }

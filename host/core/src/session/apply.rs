@@ -1,11 +1,13 @@
 //! The one place where durable state changes: folding a record into [`State`] (S70).
 
 use super::Record;
+use super::delegates::Sent;
 use super::state::{LoopState, MAX_UNCERTAIN, OpenOperation, OpenTurn, State, Waiting};
 use crate::command::{Agency, Command, CommandBody};
 use crate::content::parts_of;
 use crate::event::{Event, EventBody, InterruptReason, Runtime};
 use crate::ids::{CommandId, LoopId, Seq};
+use crate::provider::InputOrigin;
 use crate::view::{OutcomeStatus, RowError, Status, UncertainOperation};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -79,7 +81,11 @@ impl State {
         Ok(())
     }
 
-    fn loop_mut(&mut self, id: LoopId, seq: Seq) -> Result<&mut LoopState, Contradiction> {
+    pub(super) fn loop_mut(
+        &mut self,
+        id: LoopId,
+        seq: Seq,
+    ) -> Result<&mut LoopState, Contradiction> {
         let id = if id.is_zero() { self.active_loop } else { id };
         self.loops.get_mut(&id).ok_or_else(|| Contradiction {
             seq,
@@ -121,19 +127,34 @@ impl State {
                 no_fold,
                 fold_only,
                 target_loop_id,
-                ..
+                background_hand_back,
+                delegate_delivery_phase,
             } => {
-                self.loop_mut(*target_loop_id, seq)?
-                    .inbox
-                    .push_back(Waiting {
-                        command_id: header.command_id,
-                        agency: header.agency,
-                        blocks: blocks.as_slice().into(),
-                        no_fold: *no_fold,
-                        fold_only: *fold_only,
-                        held: false,
-                        created_at: header.created_at,
-                    });
+                let waiting = Waiting {
+                    command_id: header.command_id,
+                    agency: header.agency,
+                    blocks: blocks.as_slice().into(),
+                    no_fold: *no_fold,
+                    fold_only: *fold_only,
+                    held: false,
+                    created_at: header.created_at,
+                    origin: InputOrigin::User,
+                    from: None,
+                    redeliver: false,
+                };
+                let sent = Sent {
+                    background: *background_hand_back,
+                    phase: *delegate_delivery_phase,
+                };
+                match header.cause.loop_id.filter(|_| header.agency.is_machine()) {
+                    Some(parent) => {
+                        self.apply_request(*target_loop_id, parent, waiting, sent, seq)?;
+                    }
+                    None => self
+                        .loop_mut(*target_loop_id, seq)?
+                        .inbox
+                        .push_back(waiting),
+                }
             }
             CommandBody::NativeOperation {
                 loop_id,
@@ -162,16 +183,23 @@ impl State {
                 let waiters = &mut self.loop_mut(*loop_id, seq)?.compact_waiters;
                 waiters.insert(header.command_id, false);
             }
-            CommandBody::Interrupt {} => self.disarmed = true,
+            // A loop that stops its own delegate leaves the rest as it is.
+            CommandBody::Interrupt {} => self.disarmed |= !header.agency.is_machine(),
+            CommandBody::SubagentResult {
+                loop_id, blocks, ..
+            } => self.apply_hand_back(header, *loop_id, blocks, seq)?,
+            CommandBody::CancelDelegateRequest {
+                loop_id,
+                target_command_id,
+                ..
+            } => self.apply_withdrawn(*loop_id, *target_command_id, seq)?,
             // Their consequences are events of their own (S19).
             CommandBody::CancelQueuedInput { .. }
-            | CommandBody::CancelDelegateRequest { .. }
             | CommandBody::ApproveToolCall { .. }
             | CommandBody::DenyToolCall { .. }
             | CommandBody::ProvideUserInput { .. }
             | CommandBody::Shutdown {}
             | CommandBody::ReleaseHeldInput { .. }
-            | CommandBody::SubagentResult { .. }
             | CommandBody::ProcessNotification { .. } => {}
         }
         Ok(())
@@ -191,7 +219,10 @@ impl State {
             EventBody::SessionActive {} => self.active = true,
             EventBody::SessionIdle {} => self.active = false,
             EventBody::SessionStopped {} => self.stopped = true,
-            EventBody::RestoreDone {} => self.stopped = false,
+            EventBody::RestoreDone {} => {
+                self.stopped = false;
+                self.forget_intents();
+            }
             EventBody::RestoreStarted {} | EventBody::RestoreErrored { .. } => {}
             EventBody::ConfigurationAdopted { epoch, .. } => self.config_epoch = *epoch,
             EventBody::SessionParamsChanged {
@@ -274,6 +305,20 @@ impl State {
             EventBody::CompactWaiterRejected { .. } => {
                 self.answer_waiter(event.loop_id, cause, false, seq)?;
             }
+            EventBody::DelegateRequestAccepted {
+                parent_loop_id,
+                background_hand_back,
+            } => self.apply_accepted(event, *parent_loop_id, *background_hand_back, seq)?,
+            EventBody::DelegateDeliveryStateChanged { state, error } => {
+                self.apply_delivery(event, *state, error.clone(), seq)?;
+            }
+            EventBody::LoopTombstoned { .. } => {
+                let loop_state = self.loop_mut(event.loop_id, seq)?;
+                if loop_state.is_open() || !loop_state.inbox.is_empty() {
+                    return wrong("a loop is closed with work in it");
+                }
+                loop_state.closed = true;
+            }
             EventBody::LoopIdle {} => self.loop_mut(event.loop_id, seq)?.running = false,
             EventBody::NativeSessionBound { native_session_id } => {
                 self.loop_mut(event.loop_id, seq)?.native_session_id =
@@ -288,6 +333,7 @@ impl State {
                     return wrong("a turn starts inside another");
                 }
                 take_input(loop_state, cause);
+                loop_state.open_request(cause, event.turn_id);
                 if let Some(native) = native {
                     Arc::make_mut(&mut loop_state.native_turns)
                         .insert(native.native_turn_id.clone(), true);
@@ -321,9 +367,17 @@ impl State {
                     return wrong("an input folds into a turn that is not open");
                 }
                 take_input(loop_state, cause);
+                loop_state.open_request(cause, event.turn_id);
             }
-            EventBody::InputCancelled { .. } | EventBody::TurnRejected { .. } => {
-                take_input(self.loop_mut(event.loop_id, seq)?, cause);
+            EventBody::InputCancelled { reason } => {
+                let loop_state = self.loop_mut(event.loop_id, seq)?;
+                take_input(loop_state, cause);
+                loop_state.end_queued_request(cause, Some(*reason));
+            }
+            EventBody::TurnRejected { .. } => {
+                let loop_state = self.loop_mut(event.loop_id, seq)?;
+                take_input(loop_state, cause);
+                loop_state.end_queued_request(cause, None);
             }
             EventBody::InputHeld {} => self.hold(event.loop_id, cause, true, seq)?,
             EventBody::InputReleased {} => self.hold(event.loop_id, cause, false, seq)?,
@@ -434,7 +488,9 @@ impl State {
     }
 
     fn close_turn(&mut self, event: &Event, seq: Seq) -> Result<(), Contradiction> {
-        let turn = self.loop_mut(event.loop_id, seq)?.turn.take();
+        let loop_state = self.loop_mut(event.loop_id, seq)?;
+        let turn = loop_state.turn.take();
+        loop_state.end_open_requests(event);
         match turn {
             Some(turn) if turn.turn_id == event.turn_id => {
                 if let (EventBody::TurnInterrupted { reason, .. }, Some(native)) =

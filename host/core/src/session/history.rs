@@ -22,6 +22,7 @@ impl History {
             Record::Event(event) => event,
             Record::Command(command) => {
                 if let CommandBody::UserInput { .. }
+                | CommandBody::SubagentResult { .. }
                 | CommandBody::NativeOperation { .. }
                 | CommandBody::NativeTurn { .. } = command.body
                 {

@@ -8,7 +8,9 @@ use crate::gate::{ApprovalDecision, FormAnswer, GateAsk, GateReply};
 use crate::ids::{CommandId, GateId, HarnessId, LoopId};
 use crate::operation::{Execution, Operation};
 use crate::provider::{
-    CallError, ChannelError, Compaction, ModelSpec, NativeTurn, Outcome, Params, PromptInput,
+    CallError, CancelledAt, ChannelError, Compaction, DelegateInfo, DelegateResult, DelegateStart,
+    DelegateTask, DelegationError, ModelSpec, NativeTurn, Outcome, Params, PromptInput,
+    StartedDelegate,
 };
 use crate::refusal::Refused;
 use crate::view::OperationResult;
@@ -45,6 +47,61 @@ pub struct Reserve {
     pub state_epoch: Option<u64>,
     /// It has waited for a starting prompt already (R65).
     pub waited: bool,
+}
+
+/// What a running provider asks about delegates of its loop (S96).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DelegateCall {
+    /// The loop whose instance asks; the parent of all that the call is about.
+    pub parent: LoopId,
+    /// The invocation that asks; none: the instance by itself.
+    pub invocation: Option<InvocationId>,
+    /// What.
+    pub act: DelegateAct,
+}
+
+/// What is to be done with a delegate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DelegateAct {
+    /// Starts a child with a first task.
+    Start(DelegateStart),
+    /// Tells a child more.
+    Send {
+        /// The child.
+        child: LoopId,
+        /// What.
+        task: DelegateTask,
+    },
+    /// Waits for a result, which comes at once or as [`Effect::AnswerAwait`].
+    Await {
+        /// Number of the wait.
+        id: LinkId,
+        /// The request.
+        request: CommandId,
+    },
+    /// Takes a request back (S4).
+    Cancel(CommandId),
+    /// Stops what runs in a child and below it (S92).
+    Stop(LoopId),
+    /// Tells which children there are.
+    List,
+}
+
+/// What a delegation call is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DelegateAnswer {
+    /// A child was started.
+    Started(StartedDelegate),
+    /// The message is this request.
+    Sent(CommandId),
+    /// The request has settled.
+    Settled(Box<DelegateResult>),
+    /// It has not: [`Effect::AnswerAwait`] comes.
+    Awaiting,
+    /// Where the cancelled request was.
+    Cancelled(CancelledAt),
+    /// The children.
+    Children(Vec<DelegateInfo>),
 }
 
 /// How `invoke` answered.
@@ -298,12 +355,19 @@ pub enum Input {
         /// Another harness.
         agent: Option<HarnessId>,
     },
+    /// A provider asks about delegates.
+    Delegate(Box<DelegateCall>),
+    /// The call that waited for a result is gone.
+    Unawait(LinkId),
     /// The provider of that loop says its command state changed (G7).
     StateChanged(LoopId),
     /// Looks whether something waits that can go on now. Fed after every other input.
     Advance,
     /// Repairs what a lost process left open (§6.1).
-    Restore,
+    Restore {
+        /// Delegates whose harness is not installed any more: they are closed (S77).
+        lost: Vec<LoopId>,
+    },
     /// Shuts the session down for good (S94).
     Shutdown(Origin),
     /// What runs did not end within the bound of its phase: the session stops without it.
@@ -350,6 +414,8 @@ pub enum Answer {
     ShuttingDown,
     /// Wait: the stop of that command is under way, its end comes as [`Effect::Stopped`].
     Stopping(CommandId),
+    /// What a delegation call is told.
+    Delegate(Result<DelegateAnswer, DelegationError>),
     /// A host import is refused.
     Channel(ChannelError),
     /// Refused.
@@ -430,6 +496,13 @@ pub enum Effect {
         gate_id: GateId,
         /// The answer.
         value: GateValue,
+    },
+    /// A wait for a delegate's result is over.
+    AnswerAwait {
+        /// Its number.
+        id: LinkId,
+        /// The result.
+        result: Result<Box<DelegateResult>, DelegationError>,
     },
     /// An announcement has its answer.
     AnswerAnnouncement {

@@ -32,6 +32,8 @@ pub struct Live {
     pub stops: Vec<Stop>,
     /// Which invocation each open gate belongs to.
     pub gates: BTreeMap<GateId, InvocationId>,
+    /// Calls that wait for a delegate's result, by number.
+    pub awaits: BTreeMap<LinkId, Await>,
     /// Last invocation number given.
     pub last_invocation: InvocationId,
 }
@@ -64,6 +66,15 @@ pub struct Stop {
     pub command_id: CommandId,
     /// The loops it marked, all of them before anything was sent to any (S90).
     pub loops: BTreeSet<LoopId>,
+}
+
+/// A call that waits for a delegate's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Await {
+    /// The loop that waits.
+    pub parent: LoopId,
+    /// The request.
+    pub request: CommandId,
 }
 
 /// An announcement that waits for its turn to be possible (N6).

@@ -10,6 +10,7 @@
 
 mod apply;
 mod decide;
+mod delegates;
 mod history;
 mod input;
 mod live;
@@ -27,7 +28,7 @@ pub use sink::{Sink, SinkError};
 pub use state::*;
 
 use crate::codec::{self, CodecError, Encoded};
-use crate::command::Command;
+use crate::command::{Command, CommandBody, DeliveryPhase};
 use crate::event::{Event, Visibility};
 use crate::ids::{HarnessId, Ids, Seq};
 use crate::provider::HarnessInfo;
@@ -60,7 +61,14 @@ impl Record {
     #[must_use]
     pub fn key(&self) -> String {
         match self {
-            Self::Command(command) => command.id().to_string(),
+            Self::Command(command) => match command.body {
+                // The second record of a request is one of its own.
+                CommandBody::UserInput {
+                    delegate_delivery_phase: Some(DeliveryPhase::FallbackQueued),
+                    ..
+                } => format!("{}/fallback_queued", command.id()),
+                _ => command.id().to_string(),
+            },
             Self::Event(event) => event.id.to_string(),
         }
     }

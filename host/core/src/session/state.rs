@@ -7,14 +7,16 @@
 
 use crate::command::Agency;
 use crate::content::Block;
-use crate::event::{NativeOrigin, Runtime};
+use crate::event::{DeliveryState, Failure, NativeOrigin, Runtime};
 use crate::gate::Gate;
 use crate::ids::{
     CommandId, GateId, HarnessId, LoopId, ProjectId, RunId, Seq, SessionId, TurnId, WorkspaceId,
 };
 use crate::operation::{Execution, Operation};
-use crate::provider::Params;
-use crate::view::{LoopView, QueuedInput, RowError, SessionView, Status, UncertainOperation};
+use crate::provider::{InputOrigin, MAX_SETTLED, Params};
+use crate::view::{
+    LoopStanding, LoopView, QueuedInput, RowError, SessionView, Status, UncertainOperation,
+};
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -105,6 +107,10 @@ pub struct LoopState {
     pub gates: IndexMap<GateId, Gate>,
     /// Native turn ids that were announced; true once the turn was started (N10).
     pub native_turns: Arc<BTreeMap<String, bool>>,
+    /// It was closed for good (S77).
+    pub closed: bool,
+    /// What its parent sent it, by request: all that has not settled, and the latest that has.
+    pub requests: IndexMap<CommandId, DelegateRequest>,
 }
 
 /// An input that waits.
@@ -124,6 +130,77 @@ pub struct Waiting {
     pub held: bool,
     /// When it was accepted.
     pub created_at: Timestamp,
+    /// Where it came from, as a provider is told.
+    pub origin: InputOrigin,
+    /// The loop it came from, of what is sent between a loop and its delegates.
+    pub from: Option<LoopId>,
+    /// A restart delivers it, instead of holding it or giving it up (S72).
+    pub redeliver: bool,
+}
+
+/// A message of a loop to a child of it (S96).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DelegateRequest {
+    /// Who sent it.
+    pub parent: LoopId,
+    /// The result comes to the parent as an input of its own.
+    pub background: bool,
+    /// Its parent took it back: no hand-back follows.
+    pub withdrawn: bool,
+    /// The hand-back was written.
+    pub handed_back: bool,
+    /// How far it has come.
+    pub stage: RequestStage,
+}
+
+/// How far a delegate request has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestStage {
+    /// Its intent is durable, its acceptance is not: a restart forgets it (S73).
+    Intent(Waiting),
+    /// It waits in the child's inbox.
+    Queued,
+    /// That turn is its.
+    Open(TurnId),
+    /// What it depended on ended; it is to be written down.
+    Ended(RequestEnd),
+    /// It is over.
+    Settled(RequestEnd),
+}
+
+/// How a delegate request ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestEnd {
+    /// The turn it was in; zero: none.
+    pub turn: TurnId,
+    /// How.
+    pub state: DeliveryState,
+    /// Why, unless it completed.
+    pub error: Option<Failure>,
+}
+
+impl DelegateRequest {
+    /// Whether it is not over.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !matches!(
+            self.stage,
+            RequestStage::Intent(_) | RequestStage::Settled(_)
+        )
+    }
+
+    /// Whether it was not accepted: then it was never sent (S73).
+    #[must_use]
+    pub fn is_intent(&self) -> bool {
+        matches!(self.stage, RequestStage::Intent(_))
+    }
+
+    /// Whether its end brings the parent an input.
+    #[must_use]
+    pub fn owes_hand_back(&self) -> bool {
+        let owed = self.background && !self.withdrawn && !self.handed_back;
+        owed && !self.is_intent()
+    }
 }
 
 /// A turn without terminal event.
@@ -171,6 +248,34 @@ impl LoopState {
             operations: IndexMap::new(),
             gates: IndexMap::new(),
             native_turns: Arc::default(),
+            closed: false,
+            requests: IndexMap::new(),
+        }
+    }
+
+    /// Whether that input of its inbox came from its parent.
+    #[must_use]
+    pub fn is_request(&self, input: CommandId) -> bool {
+        self.requests.contains_key(&input)
+    }
+
+    /// Whether a result of a delegate waits in its inbox: the loop will wake (S67).
+    #[must_use]
+    pub fn has_wake_token(&self) -> bool {
+        let token = |w: &Waiting| w.from.is_some() && !self.is_request(w.command_id);
+        self.inbox.iter().any(token)
+    }
+
+    /// Forgets the oldest settled requests beyond those that are kept.
+    pub(super) fn prune_requests(&mut self) {
+        let over = |r: &DelegateRequest| {
+            matches!(r.stage, RequestStage::Settled(_)) && !r.owes_hand_back()
+        };
+        let settled = self.requests.values().filter(|r| over(r)).count();
+        if settled > MAX_SETTLED
+            && let Some(oldest) = self.requests.values().position(over)
+        {
+            self.requests.shift_remove_index(oldest);
         }
     }
 
@@ -208,6 +313,26 @@ impl State {
             }
         }
         tree
+    }
+
+    /// Loops above that one.
+    #[must_use]
+    pub fn depth(&self, loop_id: LoopId) -> usize {
+        let parent = |id: &LoopId| self.loops.get(id).and_then(|l| l.parent);
+        // A parent is older than its children: this ends.
+        std::iter::successors(parent(&loop_id), parent).count()
+    }
+
+    /// Delegates that were ever started (S76).
+    #[must_use]
+    pub fn spawned(&self) -> usize {
+        self.loops.values().filter(|l| l.parent.is_some()).count()
+    }
+
+    /// The children of that loop, in order of creation.
+    pub fn children(&self, parent: LoopId) -> impl Iterator<Item = &LoopState> {
+        let of = move |l: &&LoopState| l.parent == Some(parent);
+        self.loops.values().filter(of)
     }
 
     /// The loop that the session began with; its harness is the session's.
@@ -267,12 +392,18 @@ impl State {
     /// already are not: waking the session leaves them as they are.
     #[must_use]
     pub fn needs_repair(&self) -> bool {
+        let owes = |r: &DelegateRequest| match r.stage {
+            RequestStage::Ended(_) => true,
+            RequestStage::Settled(_) => r.owes_hand_back(),
+            _ => false,
+        };
         let open = |l: &LoopState| {
             l.running
                 || l.turn.is_some()
                 || !l.operations.is_empty()
                 || !l.gates.is_empty()
-                || l.inbox.iter().any(|w| !w.held)
+                || l.inbox.iter().any(|w| !w.held && !w.redeliver)
+                || l.requests.values().any(owes)
                 || !l.compact_waiters.is_empty()
         };
         self.active || self.loops.values().any(open)
@@ -319,6 +450,11 @@ impl State {
                 effort: l.inference.effort.clone(),
                 mode: l.mode.clone(),
                 running: l.turn.is_some(),
+                state: if l.closed {
+                    LoopStanding::Closed
+                } else {
+                    LoopStanding::Open
+                },
             })
             .collect()
     }

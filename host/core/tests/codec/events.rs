@@ -9,8 +9,8 @@ use harness_core::codec::{CodecError, decode_event, encode_ephemeral, encode_eve
 use harness_core::command::{Agency, Cause};
 use harness_core::content::{Part, Role};
 use harness_core::event::{
-    CancelReason, Class, CompactionReason, Decided, DeltaOp, Event, EventBody, Failure,
-    InterruptReason, NativeOrigin, RejectReason, Runtime, Scope, Visibility,
+    CancelReason, Class, CompactionReason, Decided, DeliveryState, DeltaOp, Event, EventBody,
+    Failure, InterruptReason, NativeOrigin, RejectReason, Runtime, Scope, Visibility,
 };
 use harness_core::gate::{AnswerSource, CloseReason};
 use harness_core::ids::{EventId, GateId, LoopId, TurnId};
@@ -107,6 +107,31 @@ fn bodies() -> Vec<(&'static str, EventBody)> {
                     effort: Some("high".into()),
                 },
             },
+        ),
+        (
+            "DelegateRequestAccepted",
+            EventBody::DelegateRequestAccepted {
+                parent_loop_id: the_loop(),
+                background_hand_back: true,
+            },
+        ),
+        (
+            "DelegateDeliveryStateChanged",
+            EventBody::DelegateDeliveryStateChanged {
+                state: DeliveryState::Completed,
+                error: None,
+            },
+        ),
+        (
+            "DelegateDeliveryStateChanged-failed",
+            EventBody::DelegateDeliveryStateChanged {
+                state: DeliveryState::Failed,
+                error: Some(failure()),
+            },
+        ),
+        (
+            "LoopTombstoned",
+            EventBody::LoopTombstoned { error: failure() },
         ),
         ("CompactionStarted", EventBody::CompactionStarted {}),
         (
@@ -459,6 +484,7 @@ fn s60_class_scope_and_visibility_are_those_of_the_table() {
         "TurnInterrupted",
         "CompactionCommitted",
         "CompactionRejected",
+        "LoopTombstoned",
     ];
     let ephemeral = [
         "TokenDelta",

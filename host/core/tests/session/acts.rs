@@ -28,6 +28,18 @@ pub(crate) enum Act {
     Mode(Pick),
     Compact(Pick),
     BarrierExpires,
+    Child {
+        pick: Pick,
+        background: bool,
+    },
+    Tell {
+        pick: Pick,
+        background: bool,
+        fold: bool,
+    },
+    AwaitRequest(Pick),
+    CancelRequest(Pick),
+    StopChild(Pick),
     Answer {
         pick: Pick,
         reply: usize,
@@ -105,6 +117,12 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => pick().prop_map(Mode),
         3 => pick().prop_map(Compact),
         1 => Just(BarrierExpires),
+        3 => (pick(), any::<bool>()).prop_map(|(pick, background)| Child { pick, background }),
+        4 => (pick(), any::<bool>(), any::<bool>())
+            .prop_map(|(pick, background, fold)| Tell { pick, background, fold }),
+        2 => pick().prop_map(AwaitRequest),
+        1 => pick().prop_map(CancelRequest),
+        1 => pick().prop_map(StopChild),
         4 => (pick(), 0..5_usize).prop_map(|(pick, reply)| Answer { pick, reply }),
         2 => pick().prop_map(Retract),
         2 => (pick(), any::<bool>()).prop_map(|(pick, all)| Release { pick, all }),

@@ -1,10 +1,10 @@
 //! What must hold at every committed prefix of a journal, whatever happened (S45, S54, S70, R71).
 
 use super::{Sim, reread};
-use harness_core::command::CommandBody;
+use harness_core::command::{CommandBody, DeliveryPhase};
 use harness_core::event::{Event, EventBody};
 use harness_core::ids::{CommandId, EventId, LoopId, TurnId};
-use harness_core::session::{Kind, Record, Session};
+use harness_core::session::{Kind, LoopState, Record, RequestStage, Session};
 use harness_core::view::Status;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,10 @@ pub(crate) struct Ledger {
     open: BTreeSet<LoopId>,
     /// `Compact` commands, and whether they were answered.
     compacts: BTreeMap<CommandId, bool>,
+    /// Delegate requests, and whether their end is written.
+    requests: BTreeMap<CommandId, bool>,
+    /// Delegate requests that were handed back.
+    handed_back: BTreeSet<CommandId>,
 }
 
 impl Ledger {
@@ -35,6 +39,8 @@ impl Ledger {
             turns: BTreeMap::new(),
             open: BTreeSet::new(),
             compacts: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            handed_back: BTreeSet::new(),
         }
     }
 
@@ -45,8 +51,25 @@ impl Ledger {
         self.shadow.replay(&read, seq).unwrap();
         match record {
             Record::Command(command) => match &command.body {
+                CommandBody::UserInput {
+                    delegate_delivery_phase: Some(DeliveryPhase::FallbackQueued),
+                    ..
+                } => assert_eq!(
+                    self.inputs.get(&command.id()),
+                    Some(&None),
+                    "the second record of a request comes while it waits (S65)"
+                ),
+                // A message to a delegate counts when it is accepted (S73).
+                CommandBody::UserInput { .. } if command.header.cause.loop_id.is_some() => {}
                 CommandBody::UserInput { .. } => {
                     self.inputs.insert(command.id(), None);
+                }
+                CommandBody::SubagentResult { .. } => {
+                    self.inputs.insert(command.id(), None);
+                    let request = command.header.cause.command_id.unwrap();
+                    assert_eq!(self.requests.get(&request), Some(&true), "it has ended");
+                    let first = self.handed_back.insert(request);
+                    assert!(first, "{request} is handed back once (S96)");
                 }
                 CommandBody::Compact { .. } => {
                     self.compacts.insert(command.id(), false);
@@ -89,6 +112,15 @@ impl Ledger {
                     "turn {} ends once, after its start",
                     event.turn_id
                 );
+            }
+            EventBody::DelegateRequestAccepted { .. } => {
+                let earlier = self.requests.insert(cause, false);
+                assert_eq!(earlier, None, "request {cause} is accepted once");
+                self.inputs.insert(cause, None);
+            }
+            EventBody::DelegateDeliveryStateChanged { state, .. } if state.is_settled() => {
+                let earlier = self.requests.insert(cause, true);
+                assert_eq!(earlier, Some(false), "request {cause} settles once");
             }
             EventBody::CompactWaiterResolved {} | EventBody::CompactWaiterRejected { .. } => {
                 let earlier = self.compacts.insert(cause, true);
@@ -207,10 +239,28 @@ impl Ledger {
             "an open gate has a waiter (S87)"
         );
         let works = live.owners().next().is_some();
+        let ends = live.closing || live.shutdown.is_some() || state.stopped;
+        let wakes = !ends && state.loops.values().any(LoopState::has_wake_token);
         assert_eq!(
-            state.active, works,
+            state.active,
+            works || wakes,
             "who works is active, who rests is idle (S67)"
         );
+        for l in state.loops.values() {
+            for (id, request) in l.requests.iter().filter(|(_, r)| !r.is_intent()) {
+                let open = !matches!(request.stage, RequestStage::Settled(_));
+                assert_eq!(
+                    self.requests.get(id),
+                    Some(&!open),
+                    "a request's end is written"
+                );
+                assert!(open || !request.owes_hand_back(), "and handed back");
+            }
+        }
+        for wait in live.awaits.values() {
+            let open = self.requests.get(&wait.request) == Some(&false);
+            assert!(open, "who waits for a settled request is told");
+        }
         self.status(sim);
     }
 

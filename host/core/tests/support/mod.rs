@@ -14,7 +14,9 @@ pub(crate) use values::*;
 use harness_core::codec;
 use harness_core::event::{Event, EventBody};
 use harness_core::ids::{CommandId, EventId, GateId, Ids, LoopId, SessionId, TurnId};
-use harness_core::provider::{ChannelError, Features, HarnessInfo};
+use harness_core::provider::{
+    ChannelError, DelegateResult, DelegationError, Features, HarnessInfo,
+};
 use harness_core::refusal::Refused;
 use harness_core::session::{
     Answer, Cx, Decision, Effect, GateValue, Input, InvocationId, LinkId, LiveLoop, Record, Session,
@@ -66,6 +68,7 @@ pub(crate) struct Sim {
     pub(crate) results: BTreeMap<CommandId, Resolved>,
     pub(crate) gates: BTreeMap<GateId, GateValue>,
     pub(crate) announcements: BTreeMap<LinkId, Result<(), ChannelError>>,
+    pub(crate) delegated: BTreeMap<LinkId, Result<Box<DelegateResult>, DelegationError>>,
     /// Commands that were handed to a provider, in any life of the host.
     sent: BTreeSet<CommandId>,
     /// Invocations whose `done` was called in this life.
@@ -169,6 +172,7 @@ impl Sim {
             results: BTreeMap::new(),
             gates: BTreeMap::new(),
             announcements: BTreeMap::new(),
+            delegated: BTreeMap::new(),
             sent: BTreeSet::new(),
             ended: BTreeSet::new(),
         }
@@ -277,6 +281,10 @@ impl Sim {
                 let earlier = self.announcements.insert(*id, result.clone());
                 assert_eq!(earlier, None, "announcement {id} is answered once");
             }
+            Effect::AnswerAwait { id, result } => {
+                let earlier = self.delegated.insert(*id, result.clone());
+                assert_eq!(earlier, None, "wait {id} is answered once");
+            }
             Effect::StartPrompt { input, .. } => self.send(input.command_id),
             Effect::Compact { command_id, .. }
             | Effect::Invoke { command_id, .. }
@@ -306,7 +314,7 @@ impl Sim {
         self.disk_full = false;
         self.ended.clear();
         self.session = restore_of(&self.journal);
-        self.feed(Input::Restore);
+        self.feed(Input::Restore { lost: Vec::new() });
     }
 
     /// Another session gives its slot back.
@@ -335,5 +343,18 @@ pub(crate) fn reread(record: &Record) -> Record {
     match record {
         Record::Command(_) => Record::Command(codec::decode_command(&bytes).unwrap()),
         Record::Event(_) => Record::Event(codec::decode_event(&bytes).unwrap()),
+    }
+}
+
+impl Sim {
+    /// Puts another journal in the place of this one's, as a crash at its end would leave it.
+    pub(crate) fn replace_journal(&mut self, journal: &[Record]) {
+        self.journal = journal[..2].to_vec();
+        self.ledger = Ledger::new(&self.journal);
+        for record in &journal[2..] {
+            self.ledger.record(record, self.journal.len() as u64 + 1);
+            self.journal.push(record.clone());
+        }
+        self.ids.next = 1_000_000;
     }
 }

@@ -7,11 +7,13 @@ use harness_core::gate::{GateAsk, GateReply};
 use harness_core::ids::{CommandId, GateId, LoopId, MessageId, RunId};
 use harness_core::operation::{Execution, Operation};
 use harness_core::provider::{
-    CallError, ChannelError, Compaction, NativeTurn, Outcome, ParamValue, Params, TurnStart,
+    CallError, ChannelError, Compaction, DelegateStart, DelegateTask, DelegationError, NativeTurn,
+    Outcome, ParamValue, Params, TurnStart,
 };
 use harness_core::refusal::Refused;
 use harness_core::session::{
-    Answer, Effect, Input, InvocationId, Invoked, LinkId, Origin, Record, Reserve,
+    Answer, DelegateAct, DelegateAnswer, DelegateCall, Effect, Input, InvocationId, Invoked,
+    LinkId, Origin, Record, Reserve,
 };
 use harness_core::view::Status;
 use uuid::Uuid;
@@ -311,6 +313,96 @@ impl Sim {
         let runner = self.runner();
         self.started(runner, Ok(Params::new()));
         runner
+    }
+
+    // ---- delegates --------------------------------------------------------------------------
+
+    /// What the instance of a loop asks, outside any invocation.
+    pub(crate) fn delegate(
+        &mut self,
+        parent: LoopId,
+        act: DelegateAct,
+    ) -> Result<DelegateAnswer, DelegationError> {
+        let call = DelegateCall {
+            parent,
+            invocation: None,
+            act,
+        };
+        match self.feed(Input::Delegate(Box::new(call))) {
+            Answer::Delegate(result) => result,
+            Answer::Refused(refused) => Err(DelegationError::Failed(refused.to_string())),
+            // A stop: its end is an effect.
+            Answer::Stopping(_) | Answer::Bool(_) => Ok(DelegateAnswer::Awaiting),
+            other => panic!("a delegation call is answered: {other:?}"),
+        }
+    }
+
+    pub(crate) fn task(text: &str, background: bool, fold: bool) -> DelegateTask {
+        let parts = vec![Part::Text { text: text.into() }];
+        DelegateTask {
+            parts,
+            background,
+            fold,
+        }
+    }
+
+    pub(crate) fn try_child(
+        &mut self,
+        parent: LoopId,
+        background: bool,
+    ) -> Result<(LoopId, CommandId), DelegationError> {
+        let start = DelegateStart {
+            harness: HARNESS.parse().unwrap(),
+            model: None,
+            mode: String::new(),
+            task: Self::task("dig", background, false),
+        };
+        match self.delegate(parent, DelegateAct::Start(start))? {
+            DelegateAnswer::Started(started) => Ok((started.loop_id, started.request_id)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A child that was started.
+    pub(crate) fn child(&mut self, parent: LoopId, background: bool) -> (LoopId, CommandId) {
+        self.try_child(parent, background)
+            .expect("a child is started")
+    }
+
+    pub(crate) fn send_child(
+        &mut self,
+        parent: LoopId,
+        child: LoopId,
+        background: bool,
+        fold: bool,
+    ) -> Result<CommandId, DelegationError> {
+        let task = Self::task("more", background, fold);
+        match self.delegate(parent, DelegateAct::Send { child, task })? {
+            DelegateAnswer::Sent(request) => Ok(request),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The invocation that runs a loop's turn.
+    pub(crate) fn runner_of(&self, loop_id: LoopId) -> InvocationId {
+        let owner = self.session.live.of(loop_id).owner.as_ref();
+        owner.expect("a run is live").runner
+    }
+
+    /// A loop's turn says something and ends well.
+    pub(crate) fn answer_turn(&mut self, loop_id: LoopId, text: &str) {
+        let invocation = self.runner_of(loop_id);
+        let started = self.session.live.invocation(invocation).unwrap().started;
+        if !started {
+            self.started(invocation, Ok(Params::new()));
+        }
+        let mut message = self.message(text);
+        message.turn_id = self.session.live.of(loop_id).owner.as_ref().unwrap().turn;
+        self.feed(Input::Done {
+            invocation,
+            result: Ok(Outcome::default()),
+            messages: vec![message],
+        });
     }
 
     pub(crate) fn announced(&self, id: LinkId) -> Option<&Result<(), ChannelError>> {

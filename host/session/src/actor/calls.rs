@@ -366,7 +366,17 @@ impl Actor {
         reply: oneshot::Sender<Result<bool, Refused>>,
     ) {
         // An activity that the provider opened a moment ago counts.
-        match self.feed(Input::Interrupt { origin, loop_id }, None).await {
+        let answer = self.feed(Input::Interrupt { origin, loop_id }, None).await;
+        self.answer_stop(answer, reply);
+    }
+
+    /// Who stops is told at once, or when that stop has ended.
+    pub(super) fn answer_stop(
+        &mut self,
+        answer: Answer,
+        reply: oneshot::Sender<Result<bool, Refused>>,
+    ) {
+        match answer {
             Answer::Stopping(command_id) => {
                 let mut stops = self.session.live.stops.iter();
                 if stops.any(|s| s.command_id == command_id) {

@@ -52,6 +52,7 @@ impl Actor {
                     let _ = waiter.send(result);
                 }
             }
+            Effect::AnswerAwait { id, result } => self.answer_await(id, result),
             Effect::AbortActivities(loop_id) => {
                 let signals = &self.seat(loop_id).signals;
                 let aborted = signals.abort_activities(AbortReason::UserStop);

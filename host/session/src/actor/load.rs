@@ -106,6 +106,7 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
         gates: HashMap::new(),
         announcements: HashMap::new(),
         last_announcement: 0,
+        waits: Default::default(),
         stops: HashMap::new(),
         closes: Vec::new(),
         shutting: Default::default(),
@@ -120,7 +121,8 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
         deleted: false,
     };
     if actor.birth.is_none() {
-        let decision = actor.decide(Input::Restore);
+        let lost = actor.lost_delegates();
+        let decision = actor.decide(Input::Restore { lost });
         if !decision.records.is_empty() {
             actor
                 .append(decision.records, decision.live, false, None)

@@ -1,5 +1,6 @@
 //! What an actor is told.
 
+use super::delegates::Ended;
 use crate::fanout::Feed;
 use crate::filter::EventFilter;
 use crate::requests::{Delivery, Keyed, ShutDown};
@@ -10,11 +11,13 @@ use harness_core::content::{Message, NewMessage, Part, Role};
 use harness_core::gate::GateAsk;
 use harness_core::ids::{CommandId, GateId, LoopId};
 use harness_core::provider::{
-    CallError, ChannelError, Compaction, Instance, Invocation as Invoked, NativeTurn, Outcome,
-    Prepared, Started, WriterId,
+    CallError, ChannelError, Compaction, DelegateResult, DelegationError, Instance,
+    Invocation as Invoked, NativeTurn, Outcome, Prepared, Started, WriterId,
 };
 use harness_core::refusal::Refused;
-use harness_core::session::{Answer, GateValue, Input, InvocationId, LinkId, Origin, Reserve};
+use harness_core::session::{
+    Answer, DelegateCall, GateValue, Input, InvocationId, LinkId, Origin, Reserve,
+};
 use harness_core::view::{OperationResult, Snapshot};
 use harness_journal::{IdempotencyScope, StoredResponse};
 use std::sync::Arc;
@@ -50,6 +53,17 @@ pub(crate) enum Asked {
     Open {
         gate_id: GateId,
         answer: oneshot::Receiver<GateValue>,
+        guard: Guard,
+    },
+}
+
+/// What waiting for a delegate's result answers at once.
+pub(crate) enum Awaited {
+    /// It has settled.
+    Settled(Box<DelegateResult>),
+    /// It comes later.
+    Later {
+        result: oneshot::Receiver<Result<Box<DelegateResult>, DelegationError>>,
         guard: Guard,
     },
 }
@@ -121,6 +135,18 @@ pub(crate) enum Msg {
         ask: GateAsk,
         stored_rules: bool,
         reply: Reply<Asked>,
+    },
+    /// A loop waits for a delegate's result.
+    Await {
+        parent: LoopId,
+        invocation: Option<InvocationId>,
+        request: CommandId,
+        reply: oneshot::Sender<Result<Awaited, DelegationError>>,
+    },
+    /// A loop stops a delegate; the inner answer comes when it is idle (S92).
+    StopDelegate {
+        call: Box<DelegateCall>,
+        reply: oneshot::Sender<Result<Ended, DelegationError>>,
     },
     /// The bound of a stop's barrier passed (S91).
     BarrierExpired(CommandId),

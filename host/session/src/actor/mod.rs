@@ -8,6 +8,7 @@
 
 mod append;
 mod calls;
+mod delegates;
 mod effects;
 mod instance;
 mod load;
@@ -30,6 +31,7 @@ use crate::signals::Marks;
 use crate::slots::Slot;
 use arc_swap::ArcSwap;
 use calls::Run;
+use delegates::Waits;
 use harness_core::ids::{CommandId, GateId, LoopId, SessionId};
 use harness_core::operation::Execution;
 use harness_core::provider::{ChannelError, Workspace};
@@ -92,6 +94,8 @@ pub(crate) struct Actor {
     gates: HashMap<GateId, oneshot::Sender<GateValue>>,
     announcements: HashMap<LinkId, oneshot::Sender<Result<(), ChannelError>>>,
     last_announcement: LinkId,
+    /// Calls that wait for a delegate's result.
+    waits: Waits,
     stops: HashMap<CommandId, PendingStop>,
     closes: Vec<oneshot::Sender<()>>,
     shutting: Shutting,
@@ -234,6 +238,13 @@ impl Actor {
                 loop_id,
                 reply,
             } => self.interrupt(origin, loop_id, reply).await,
+            Msg::Await {
+                parent,
+                invocation,
+                request,
+                reply,
+            } => self.await_result(parent, invocation, request, reply).await,
+            Msg::StopDelegate { call, reply } => self.stop_delegate(call, reply).await,
             Msg::BarrierExpired(command) => self.barrier_expired(command).await,
             Msg::Sink {
                 invocation,
@@ -491,6 +502,9 @@ impl Actor {
         for id in marks.unannounced {
             self.announcements.remove(&id);
             self.feed(Input::Unannounce(id), None).await;
+        }
+        for id in marks.unawaited {
+            self.unawait(id).await;
         }
         if marks.paced != self.session.live.of(loop_id).paced {
             let announcements = marks.paced;

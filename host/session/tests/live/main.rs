@@ -16,6 +16,7 @@ mod support;
 mod activities;
 mod crash;
 mod creation;
+mod delegates;
 mod fairness;
 mod faults;
 mod gates;

@@ -397,6 +397,7 @@ impl Plane for Double {
                 effort: None,
                 mode: "review".into(),
                 running: false,
+                state: harness_core::view::LoopStanding::Open,
             };
             let modes = vec![LoopMode {
                 name: "review".into(),

@@ -7,12 +7,13 @@
 use super::Out;
 use crate::command::Cause;
 use crate::content::{Message, Role};
-use crate::event::{EventBody, RejectReason};
+use crate::event::{CancelReason, EventBody, RejectReason};
 use crate::ids::{LoopId, MessageId, RunId, TurnId};
-use crate::provider::{InputOrigin, PromptInput, TurnStart};
+use crate::provider::{PromptInput, TurnStart};
 use crate::session::apply::input_parts;
 use crate::session::decide::operation::Claim;
-use crate::session::{Answer, Effect, Kind, LoopState, Waiting};
+use crate::session::decide::queue::cause_of;
+use crate::session::{Answer, DelegateRequest, Effect, Kind, LoopState, Waiting};
 
 impl Out<'_, '_> {
     pub(super) fn advance(&mut self) -> Answer {
@@ -67,15 +68,25 @@ impl Out<'_, '_> {
         let (Some(run), Some(turn), Some(message)) =
             (self.cx.ids.mint(), self.cx.ids.mint(), self.cx.ids.mint())
         else {
-            self.event(
-                loop_id,
-                TurnId::ZERO,
-                Cause::by(next.command_id),
+            let of = self.loop_state(loop_id);
+            let hand_back =
+                next.from.is_some() && !of.is_some_and(|l| l.is_request(next.command_id));
+            let body = if hand_back {
+                // It has no rejection path (S41).
+                EventBody::InputCancelled {
+                    reason: CancelReason::Internal,
+                }
+            } else {
                 EventBody::TurnRejected {
                     reason: RejectReason::Internal,
                     retryable: true,
-                },
-            );
+                }
+            };
+            let cause = Cause {
+                loop_id: next.from,
+                ..Cause::by(next.command_id)
+            };
+            self.event(loop_id, TurnId::ZERO, cause, body);
             return true;
         };
         self.start_prompt(loop_id, &next, RunId(run), TurnId(turn), MessageId(message));
@@ -101,7 +112,7 @@ impl Out<'_, '_> {
         self.event(
             loop_id,
             turn_id,
-            Cause::by_agency(next.command_id, next.agency),
+            cause_of(next),
             EventBody::TurnStarted {
                 run_id,
                 message: Some(message.clone()),
@@ -118,7 +129,7 @@ impl Out<'_, '_> {
         });
         let input = PromptInput {
             command_id: next.command_id,
-            origin: InputOrigin::User,
+            origin: next.origin.clone(),
             parts: message.parts,
         };
         self.effect(Effect::StartPrompt {
@@ -130,7 +141,7 @@ impl Out<'_, '_> {
 
     /// Makes sure of a slot: the one held, the one offered, or a wish for one.
     pub(super) fn have_slot(&mut self, loop_id: LoopId) -> bool {
-        if self.live.of(loop_id).slot || self.take_slot(loop_id) {
+        if self.live.of(loop_id).slot || self.take_slot(loop_id) || self.borrow_slot(loop_id) {
             return true;
         }
         let live = self.live.of_mut(loop_id);
@@ -202,7 +213,10 @@ impl Out<'_, '_> {
                     || live.owner.is_some()
                     || !live.announced.is_empty())
         };
-        if !self.session.state.loops.values().any(others) {
+        let hand_back = |r: &DelegateRequest| r.is_open() && r.owes_hand_back();
+        let state = self.loop_state(loop_id);
+        let wakes = state.is_some_and(|l| l.requests.values().any(hand_back));
+        if !wakes && !self.session.state.loops.values().any(others) {
             self.session_event(EventBody::SessionIdle {});
         }
     }
@@ -224,7 +238,13 @@ impl Out<'_, '_> {
         for loop_id in loops.map(|l| l.id).collect::<Vec<_>>() {
             self.idle_event(loop_id);
         }
-        if self.session.state.active && self.live.owners().next().is_none() {
+        let loops = &self.session.state.loops;
+        // A result that is on its way to a loop keeps the session active (S67).
+        let wakes = self.closed().is_none() && loops.values().any(LoopState::has_wake_token);
+        let works = wakes || self.live.owners().next().is_some();
+        if works {
+            self.activate();
+        } else if self.session.state.active {
             self.session_event(EventBody::SessionIdle {});
         }
     }

@@ -32,6 +32,9 @@ impl Out<'_, '_> {
         let Some(of) = self.loop_state(loop_id) else {
             return self.refuse(Refused::LoopNotFound(loop_id.to_string()));
         };
+        if of.closed {
+            return self.refuse(Refused::LoopExited);
+        }
         let full = of.compact_waiters.len() >= MAX_COMPACT_WAITERS;
         let info = self.harness_of(loop_id);
         if !info.is_some_and(|h| h.features.compaction) {

@@ -5,6 +5,7 @@
 //! applies nothing. A running turn keeps what it started with, because its context was made then.
 
 use super::Out;
+use super::prompt::addressed;
 use crate::command::Cause;
 use crate::event::{EventBody, Runtime};
 use crate::ids::{HarnessId, LoopId, TurnId};
@@ -67,8 +68,11 @@ impl Out<'_, '_> {
         if let Some(refused) = self.closed() {
             return self.refuse(refused);
         }
-        if self.loop_state(loop_id).is_none() {
+        let Some(of) = self.loop_state(loop_id) else {
             return self.refuse(Refused::LoopNotFound(loop_id.to_string()));
+        };
+        if let Some(refused) = addressed(of) {
+            return self.refuse(refused);
         }
         let previous = self.active();
         if previous != loop_id {
@@ -160,17 +164,20 @@ impl Out<'_, '_> {
         let session = self.session;
         let of = session.state.loops.get(&loop_id);
         let of = of.ok_or_else(|| Refused::LoopNotFound(loop_id.to_string()))?;
+        if of.closed {
+            return Err(Refused::LoopExited);
+        }
         let info = (self.cx.harness)(&of.harness);
         let info = info.ok_or_else(|| Refused::HarnessNotFound(of.harness.to_string()))?;
         Ok((of, info))
     }
 
-    fn loop_event(&mut self, loop_id: LoopId, body: EventBody) {
+    pub(super) fn loop_event(&mut self, loop_id: LoopId, body: EventBody) {
         self.event(loop_id, TurnId::ZERO, Cause::default(), body);
     }
 }
 
-fn check_mode(info: &HarnessInfo, mode: &str) -> Result<(), Refused> {
+pub(super) fn check_mode(info: &HarnessInfo, mode: &str) -> Result<(), Refused> {
     if mode.is_empty() || info.loop_modes.iter().any(|m| m.name == mode) {
         return Ok(());
     }

@@ -3,13 +3,16 @@
 
 mod advance;
 mod compact;
+mod delegate;
 mod ending;
 mod gate;
+mod hand_back;
 mod loops;
 mod native;
 mod operation;
 mod prompt;
 mod queue;
+mod recall;
 mod restore;
 mod run;
 mod settings;
@@ -40,6 +43,8 @@ pub(super) struct Out<'a, 'c> {
     records: Vec<Record>,
     effects: Vec<Effect>,
     refusable: bool,
+    /// Records whose consequences for delegate requests were looked at.
+    settled: usize,
 }
 
 impl Session {
@@ -53,8 +58,10 @@ impl Session {
             records: Vec::new(),
             effects: Vec::new(),
             refusable: is_refusable(&input),
+            settled: 0,
         };
         let answer = out.dispatch(input);
+        out.settle_requests();
         Decision {
             records: out.records,
             live: out.live,
@@ -85,6 +92,7 @@ fn is_refusable(input: &Input) -> bool {
             | Input::Compact { .. }
             | Input::Reopen
             | Input::Announce { .. }
+            | Input::Delegate(_)
     )
 }
 
@@ -208,13 +216,18 @@ impl Out<'_, '_> {
                 params,
                 agent,
             } => self.settings(origin, title, model, params, agent),
+            Input::Delegate(call) => self.delegate(*call),
+            Input::Unawait(id) => {
+                self.live.awaits.remove(&id);
+                Answer::None
+            }
             Input::StateChanged(loop_id) => {
                 self.live.of_mut(loop_id).state_epoch += 1;
                 self.effect(Effect::NotifyState(loop_id));
                 Answer::None
             }
             Input::Advance => self.advance(),
-            Input::Restore => self.restore(),
+            Input::Restore { lost } => self.restore(&lost),
             Input::Shutdown(origin) => self.shutdown(origin),
             Input::ShutdownExpired => self.shutdown_expired(),
             Input::Reopen => self.reopen(),
@@ -291,6 +304,18 @@ impl Out<'_, '_> {
             agency,
             created_at: self.cx.now,
             caller: origin.caller,
+        };
+        self.records.push(Record::Command(Command { header, body }));
+    }
+
+    /// A command of the host or of a provider, with a cause.
+    fn machine_command(&mut self, command_id: CommandId, cause: Cause, body: CommandBody) {
+        let header = CommandHeader {
+            command_id,
+            cause,
+            agency: Agency::Machine,
+            created_at: self.cx.now,
+            caller: None,
         };
         self.records.push(Record::Command(Command { header, body }));
     }

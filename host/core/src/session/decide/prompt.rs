@@ -7,7 +7,7 @@ use crate::content::Block;
 use crate::event::{EventBody, RejectReason};
 use crate::ids::{LoopId, TurnId};
 use crate::refusal::Refused;
-use crate::session::{Answer, Origin, Owner, State};
+use crate::session::{Answer, LoopState, Origin, Owner, State};
 
 impl Out<'_, '_> {
     pub(super) fn submit(
@@ -35,6 +35,9 @@ impl Out<'_, '_> {
         let Some(loop_state) = self.session.state.loops.get(&target) else {
             return self.refuse(Refused::LoopNotFound(target.to_string()));
         };
+        if let Some(refused) = addressed(loop_state) {
+            return self.refuse(refused);
+        }
         if fold_only && !self.turn_takes_input(target) {
             return self.refuse(Refused::FoldingUnavailable);
         }
@@ -97,10 +100,23 @@ impl Out<'_, '_> {
     }
 
     /// Whether a turn of that loop runs whose provider takes folded input (R120).
-    fn turn_takes_input(&self, loop_id: LoopId) -> bool {
+    pub(super) fn turn_takes_input(&self, loop_id: LoopId) -> bool {
         let folding = self.harness_of(loop_id).is_some_and(|h| h.features.folding);
         let owner = self.live.of(loop_id).owner.as_ref();
         folding && !self.live.is_marked(loop_id) && owner.is_some_and(Owner::turn_is_running)
+    }
+}
+
+/// Why a client cannot address that loop: its parent alone does (S96).
+pub(super) fn addressed(of: &LoopState) -> Option<Refused> {
+    let delegate = || {
+        let what = "loop {} is a delegate: the loop that started it addresses it";
+        Refused::InvalidRequest(what.replace("{}", &of.id.to_string()))
+    };
+    if of.closed {
+        Some(Refused::LoopExited)
+    } else {
+        of.parent.is_some().then(delegate)
     }
 }
 

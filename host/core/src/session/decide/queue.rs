@@ -5,10 +5,10 @@ use crate::command::{Agency, Cause, CommandBody};
 use crate::content::{Message, Role};
 use crate::event::{CancelReason, EventBody};
 use crate::ids::{CommandId, LoopId, MessageId, TurnId};
-use crate::provider::{InputOrigin, PromptInput};
+use crate::provider::PromptInput;
 use crate::refusal::Refused;
 use crate::session::apply::input_parts;
-use crate::session::{Answer, InvocationId, Origin};
+use crate::session::{Answer, InvocationId, Origin, Waiting};
 
 impl Out<'_, '_> {
     pub(super) fn retract(&mut self, origin: Origin, target: CommandId) -> Answer {
@@ -19,9 +19,9 @@ impl Out<'_, '_> {
             l.inbox
                 .iter()
                 .find(|w| w.command_id == target)
-                .map(|w| (l.id, w.agency))
+                .map(|w| (l.id, cause_of(w)))
         });
-        let Some((loop_id, agency)) = found else {
+        let Some((loop_id, cause)) = found else {
             return Answer::Bool(false);
         };
         let session_id = self.session.state.id;
@@ -37,7 +37,7 @@ impl Out<'_, '_> {
         self.event(
             loop_id,
             TurnId::ZERO,
-            Cause::by_agency(target, agency),
+            cause,
             EventBody::InputCancelled {
                 reason: CancelReason::ClientRetracted,
             },
@@ -140,12 +140,12 @@ impl Out<'_, '_> {
             self.event(
                 owner.loop_id,
                 turn_id,
-                Cause::by_agency(entry.command_id, entry.agency),
+                cause_of(&entry),
                 EventBody::TurnFoldedInto { message },
             );
             inputs.push(PromptInput {
                 command_id: entry.command_id,
-                origin: InputOrigin::User,
+                origin: entry.origin,
                 parts,
             });
         }
@@ -157,6 +157,9 @@ impl Out<'_, '_> {
         let Some(loop_state) = self.loop_state(loop_id) else {
             return;
         };
+        let closing = self.live.closing;
+        // A host that shuts down leaves what the next start delivers.
+        let outlives = |w: &Waiting| !w.agency.is_machine() || closing && w.redeliver;
         let gone: Vec<_> = loop_state
             .inbox
             .iter()
@@ -164,23 +167,34 @@ impl Out<'_, '_> {
             .filter_map(|w| {
                 let reason = if failed {
                     CancelReason::TurnFailed
-                } else if interrupted && w.agency.is_machine() {
+                } else if interrupted && !outlives(w) {
                     CancelReason::TurnInterrupted
                 } else if w.fold_only {
                     CancelReason::TurnEnded
                 } else {
                     return None;
                 };
-                Some((w.command_id, w.agency, reason))
+                Some((cause_of(w), reason))
             })
             .collect();
-        for (id, agency, reason) in gone {
-            self.event(
-                loop_id,
-                TurnId::ZERO,
-                Cause::by_agency(id, agency),
-                EventBody::InputCancelled { reason },
-            );
+        for (cause, reason) in gone {
+            self.cancel_input(loop_id, cause, reason);
         }
+    }
+
+    /// An input leaves its inbox without a turn.
+    pub(super) fn cancel_input(&mut self, loop_id: LoopId, cause: Cause, reason: CancelReason) {
+        let body = EventBody::InputCancelled { reason };
+        self.event(loop_id, TurnId::ZERO, cause, body);
+    }
+}
+
+/// The cause that an input's resolution names (S50): its command, who wanted it, and the loop it
+/// came from, if it did.
+pub(super) fn cause_of(waiting: &Waiting) -> Cause {
+    Cause {
+        command_id: Some(waiting.command_id),
+        loop_id: waiting.from,
+        agency: Some(waiting.agency),
     }
 }

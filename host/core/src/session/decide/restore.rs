@@ -3,6 +3,8 @@
 //! The repairs have deterministic ids, so that a restore that was itself cut can be retried.
 
 use super::Out;
+use super::ending::failure;
+use super::queue::cause_of;
 use crate::command::Cause;
 use crate::event::{CancelReason, CompactionReason, EventBody, InterruptReason};
 use crate::gate::CloseReason;
@@ -11,7 +13,7 @@ use crate::session::{Answer, LoopState};
 use crate::view::{OutcomeStatus, Status};
 
 impl Out<'_, '_> {
-    pub(super) fn restore(&mut self) -> Answer {
+    pub(super) fn restore(&mut self, lost: &[LoopId]) -> Answer {
         if !self.session.state.needs_repair() {
             return Answer::None;
         }
@@ -62,7 +64,12 @@ impl Out<'_, '_> {
             }
         }
         for l in &loops {
-            self.repair_inbox(l);
+            let is_lost = lost.contains(&l.id) && l.parent.is_some() && !l.closed;
+            if is_lost && l.id != self.active() {
+                self.bury(l);
+            } else {
+                self.repair_inbox(l);
+            }
             if l.running {
                 self.repair(
                     &format!("idle {} {at}", l.id),
@@ -82,6 +89,7 @@ impl Out<'_, '_> {
                 EventBody::SessionIdle {},
             );
         }
+        self.settle_requests();
         self.repair(
             &format!("done {at}"),
             LoopId::ZERO,
@@ -119,14 +127,36 @@ impl Out<'_, '_> {
         }
     }
 
+    /// Closes a delegate whose harness is gone, with all that waits for it (S77).
+    fn bury(&mut self, l: &LoopState) {
+        for waiting in &l.inbox {
+            let what = format!("cancel {}", waiting.command_id);
+            let body = EventBody::InputCancelled {
+                reason: CancelReason::LoopExited,
+            };
+            self.repair(&what, l.id, TurnId::ZERO, cause_of(waiting), body);
+        }
+        let error = failure(
+            "harness_not_found",
+            format!("no harness `{}` is installed", l.harness),
+        );
+        let body = EventBody::LoopTombstoned { error };
+        let what = format!("tombstone {}", l.id);
+        self.repair(&what, l.id, TurnId::ZERO, Cause::default(), body);
+    }
+
     /// Nothing a person typed disappears: what had no resolution is held, one hold each (S52).
     fn repair_inbox(&mut self, l: &LoopState) {
-        for waiting in l.inbox.iter().filter(|w| !w.held) {
-            let cause = Cause::by_agency(waiting.command_id, waiting.agency);
-            if waiting.fold_only {
-                let body = EventBody::InputCancelled {
-                    reason: CancelReason::TurnEnded,
+        for waiting in l.inbox.iter().filter(|w| !w.held && !w.redeliver) {
+            let cause = cause_of(waiting);
+            // What a delegate was told and had not begun is not begun by another life (S73).
+            if waiting.fold_only || waiting.agency.is_machine() {
+                let reason = if waiting.fold_only {
+                    CancelReason::TurnEnded
+                } else {
+                    CancelReason::TurnInterrupted
                 };
+                let body = EventBody::InputCancelled { reason };
                 self.repair(
                     &format!("cancel {}", waiting.command_id),
                     l.id,

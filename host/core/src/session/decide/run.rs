@@ -13,7 +13,7 @@ use crate::event::EventBody;
 use crate::gate::CloseReason;
 use crate::ids::{CommandId, LoopId};
 use crate::operation::Execution;
-use crate::provider::{CallError, ChannelError, Outcome, Params, Refusal};
+use crate::provider::{CallError, ChannelError, DelegationError, Outcome, Params, Refusal};
 use crate::refusal::Refused;
 use crate::session::{Answer, Effect, Ending, Invocation, InvocationId, Invoked, Kind, Late};
 use crate::view::{OperationResult, OutcomeStatus, ParamsEffective, Status};
@@ -475,6 +475,9 @@ impl Out<'_, '_> {
             };
             self.event(owner.loop_id, turn_id, Cause::by(owner.cause), body);
             self.cancel_waiting(owner.loop_id, failed, interrupted);
+            if !failed && !interrupted {
+                self.fall_back(owner.loop_id);
+            }
             self.effect(Effect::NotifyState(loop_id));
             self.rest_after(loop_id, true, failed, interrupted);
         } else {
@@ -527,6 +530,8 @@ impl Out<'_, '_> {
             let value = crate::session::GateValue::Rejected(error.clone());
             self.effect(Effect::AnswerGate { gate_id, value });
         }
+        let faulted = DelegationError::Failed("the session is faulted".into());
+        self.end_awaits(None, &faulted);
         let loops: Vec<LoopId> = self.live.loops.keys().copied().collect();
         for loop_id in loops {
             for announced in std::mem::take(&mut self.live.of_mut(loop_id).announced) {

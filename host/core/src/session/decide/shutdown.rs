@@ -12,7 +12,7 @@ use crate::event::{CancelReason, CompactionReason, EventBody, InterruptReason};
 use crate::gate::CloseReason;
 use crate::ids::{LoopId, TurnId};
 use crate::operation::Execution;
-use crate::provider::ChannelError;
+use crate::provider::{ChannelError, DelegationError};
 use crate::refusal::Refused;
 use crate::session::{Answer, Effect, Ending, InvocationId, Kind, LiveLoop, Origin};
 use crate::view::OutcomeStatus;
@@ -33,6 +33,8 @@ impl Out<'_, '_> {
         let command_id = origin.command_id;
         self.live.shutdown = Some(command_id);
         self.command(origin, Agency::User, CommandBody::Shutdown {});
+        // Whoever waits for a delegate has no authority over it any more.
+        self.end_awaits(None, &DelegationError::Stopped);
         let loops = self.busy_loops();
         if !loops.is_empty() {
             self.claim_stop(
@@ -116,6 +118,9 @@ impl Out<'_, '_> {
                 );
             }
         }
+        let since = self.records.len();
+        self.settle_requests();
+        self.cancel_hand_backs(since);
         self.session_event(EventBody::SessionStopped {});
         self.live.shutdown = None;
         self.effect(Effect::ShutDown);

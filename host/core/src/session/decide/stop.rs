@@ -10,7 +10,7 @@ use crate::abort::AbortReason;
 use crate::command::{Agency, CommandBody};
 use crate::gate::CloseReason;
 use crate::ids::{CommandId, LoopId};
-use crate::provider::ChannelError;
+use crate::provider::{ChannelError, DelegationError};
 use crate::refusal::Refused;
 use crate::session::{Answer, Effect, InvocationId, LinkId, Origin, Stop};
 use std::collections::BTreeSet;
@@ -22,7 +22,6 @@ impl Out<'_, '_> {
             Some(id) if self.loop_state(id).is_some() => self.session.state.subtree(id),
             Some(id) => return self.refuse(Refused::LoopNotFound(id.to_string())),
         };
-        let runs = |id: &LoopId| self.live.of(*id).owner.is_some();
         if self.live.shutdown.is_some() || self.session.state.stopped {
             // It joins the teardown, which ends whatever runs.
             return Answer::Bool(false);
@@ -36,11 +35,7 @@ impl Out<'_, '_> {
         if let Some(stop) = self.live.stops.iter().find(|s| s.loops.is_superset(&scope)) {
             return Answer::Stopping(stop.command_id);
         }
-        let marked = |id: &LoopId| self.live.is_marked(*id);
-        let targets: BTreeSet<LoopId> = scope
-            .into_iter()
-            .filter(|id| runs(id) || self.live.of(*id).has_more() || marked(id))
-            .collect();
+        let targets = self.stop_targets(&scope);
         if targets.is_empty() {
             return Answer::Bool(false);
         }
@@ -56,6 +51,28 @@ impl Out<'_, '_> {
         Answer::Stopping(command_id)
     }
 
+    /// Loops of a scope that a stop marks: those in which something runs, is being stopped or was
+    /// queued by a machine, and those above them, which must not be woken by what becomes of it.
+    pub(super) fn stop_targets(&self, scope: &BTreeSet<LoopId>) -> BTreeSet<LoopId> {
+        let ends = |id: &&LoopId| {
+            let live = self.live.of(**id);
+            live.owner.is_some()
+                || live.has_more()
+                || self.live.is_marked(**id)
+                || self.has_machine_inputs(**id)
+        };
+        let mut targets: BTreeSet<LoopId> = scope.iter().filter(ends).copied().collect();
+        // A parent is older than its children.
+        for l in self.session.state.loops.values().rev() {
+            if let Some(parent) = l.parent.filter(|p| scope.contains(p))
+                && targets.contains(&l.id)
+            {
+                targets.insert(parent);
+            }
+        }
+        targets
+    }
+
     pub(super) fn claim_stop(
         &mut self,
         command_id: CommandId,
@@ -69,6 +86,9 @@ impl Out<'_, '_> {
         });
         for loop_id in loops {
             self.abort_loop(loop_id, abort, gates);
+            if abort == AbortReason::UserStop {
+                self.cancel_machine_inputs(loop_id);
+            }
         }
         // Controls that wait for a starting prompt learn that the session is stopping.
         self.effect(Effect::RetryWaiting);
@@ -94,6 +114,7 @@ impl Out<'_, '_> {
         if let Some(runner) = runner {
             self.abort_one(runner, abort);
         }
+        self.end_awaits(Some(loop_id), &DelegationError::Stopped);
         for announced in announced {
             let result = Err(ChannelError::Stopped);
             self.effect(Effect::AnswerAnnouncement {
