@@ -42,7 +42,7 @@ pub struct Cause {
     /// The command it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_id: Option<CommandId>,
-    /// The loop it came from.
+    /// The loop it came from, or that it is meant for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_id: Option<LoopId>,
     /// On whose behalf.
@@ -317,7 +317,7 @@ pub enum CommandBody {
         #[serde(default)]
         loop_id: LoopId,
     },
-    /// S9: stops what runs.
+    /// S9: stops what runs: the loop of `cause.loop_id` with its delegates, or all of the session.
     Interrupt {},
     /// S10: shuts the session down.
     Shutdown {},

@@ -61,7 +61,6 @@ impl State {
             active: false,
             config_epoch: 0,
             settings_epoch: 0,
-            disarmed: false,
             accepted_operations: 0,
             last_seq: seq,
             uncertain: VecDeque::new(),
@@ -99,6 +98,23 @@ impl State {
             seq,
             what: "the session has no loop yet".into(),
         })
+    }
+
+    /// A stop disarms what it was meant for, what a person begins arms it again (N12): the loop and
+    /// its delegates, never a sibling.
+    fn arm(&mut self, loop_id: LoopId, armed: bool) {
+        let root = if loop_id.is_zero() {
+            self.active_loop
+        } else {
+            loop_id
+        };
+        let changes = |l: &LoopState| l.disarmed == armed;
+        if !self.loops.values().any(changes) {
+            return;
+        }
+        let tree = self.subtree(root);
+        let of_it = self.loops.values_mut().filter(|l| tree.contains(&l.id));
+        of_it.for_each(|l| l.disarmed = !armed);
     }
 
     fn answer_waiter(
@@ -162,7 +178,9 @@ impl State {
                 execution,
                 ..
             } => {
-                self.disarmed &= header.agency.is_machine();
+                if !header.agency.is_machine() {
+                    self.arm(*loop_id, true);
+                }
                 let open = OpenOperation {
                     operation: operation.clone(),
                     execution: *execution,
@@ -183,8 +201,12 @@ impl State {
                 let waiters = &mut self.loop_mut(*loop_id, seq)?.compact_waiters;
                 waiters.insert(header.command_id, false);
             }
-            // A loop that stops its own delegate leaves the rest as it is.
-            CommandBody::Interrupt {} => self.disarmed |= !header.agency.is_machine(),
+            // A loop that stops its own delegate disarms nothing.
+            CommandBody::Interrupt {} if header.agency.is_machine() => {}
+            CommandBody::Interrupt {} => match header.cause.loop_id {
+                Some(loop_id) => self.arm(loop_id, false),
+                None => self.loops.values_mut().for_each(|l| l.disarmed = true),
+            },
             CommandBody::SubagentResult {
                 loop_id, blocks, ..
             } => self.apply_hand_back(header, *loop_id, blocks, seq)?,
@@ -327,7 +349,9 @@ impl State {
             EventBody::TurnStarted { run_id, native, .. } => {
                 self.run_id = Some(*run_id);
                 self.error = None;
-                self.disarmed &= event.cause.agency != Some(Agency::User);
+                if event.cause.agency == Some(Agency::User) {
+                    self.arm(event.loop_id, true);
+                }
                 let loop_state = self.loop_mut(event.loop_id, seq)?;
                 if loop_state.turn.is_some() {
                     return wrong("a turn starts inside another");

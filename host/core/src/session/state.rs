@@ -64,8 +64,6 @@ pub struct State {
     pub config_epoch: u64,
     /// Counts changes of settings, for the comparison at reserve.
     pub settings_epoch: u64,
-    /// From a stop to the next reserve a person caused, announcements answer `stopped` (N12).
-    pub disarmed: bool,
     /// Operations accepted so far (R49).
     pub accepted_operations: u64,
     /// Newest journal sequence.
@@ -101,6 +99,9 @@ pub struct LoopState {
     pub turn: Option<OpenTurn>,
     /// Between the first `TurnStarted` and `LoopIdle`.
     pub running: bool,
+    /// It was stopped: its announcements answer `stopped` until a person reserves in it, or in a
+    /// loop above it (N12).
+    pub disarmed: bool,
     /// Operations without outcome.
     pub operations: IndexMap<CommandId, OpenOperation>,
     /// Open gates.
@@ -245,6 +246,7 @@ impl LoopState {
             inbox: VecDeque::new(),
             turn: None,
             running: false,
+            disarmed: false,
             operations: IndexMap::new(),
             gates: IndexMap::new(),
             native_turns: Arc::default(),

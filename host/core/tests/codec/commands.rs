@@ -181,6 +181,17 @@ pub(crate) fn all() -> Vec<(String, Command)> {
             },
         ),
         ("Interrupt", by_user(), CommandBody::Interrupt {}),
+        (
+            "Interrupt-loop",
+            CommandHeader {
+                cause: harness_core::command::Cause {
+                    loop_id: Some(loop_id),
+                    ..Default::default()
+                },
+                ..by_user()
+            },
+            CommandBody::Interrupt {},
+        ),
         ("Shutdown", by_user(), CommandBody::Shutdown {}),
         (
             "ProcessNotification",

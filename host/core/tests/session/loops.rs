@@ -447,3 +447,132 @@ fn s55_settings_of_another_harness_are_not_the_sessions() {
     assert_eq!(sim.status(), Status::Completed);
     assert!(harness(HARNESS).features.commands);
 }
+
+fn announce_in(sim: &mut Sim, loop_id: LoopId, id: u64) -> Answer {
+    let turn = harness_core::provider::NativeTurn {
+        id: format!("n-{id}"),
+        start: TurnStart::Running,
+        reason: "goal".into(),
+        cause: None,
+    };
+    sim.feed(Input::Announce { loop_id, id, turn })
+}
+
+const STOPPED: Answer = Answer::Channel(harness_core::provider::ChannelError::Stopped);
+
+#[test]
+fn n12_s90_a_stop_of_one_loop_disarms_it_and_no_sibling() {
+    let (mut sim, second, third) = three();
+    sim.free = 3;
+    sim.interrupt_loop(LOOP);
+    let first = runner(&sim, LOOP);
+    sim.done(first, stopped());
+    let Some(Record::Command(stop)) =
+        sim.journal.iter().rev().find(
+            |r| matches!(r, Record::Command(c) if matches!(c.body, CommandBody::Interrupt {})),
+        )
+    else {
+        panic!("the stop is recorded");
+    };
+    assert_eq!(stop.header.cause.loop_id, Some(LOOP), "with its scope");
+    for crashed in [false, true] {
+        if crashed {
+            sim.crash();
+        }
+        let id = if crashed { 20 } else { 10 };
+        assert_eq!(announce_in(&mut sim, LOOP, id), STOPPED);
+        assert_eq!(announce_in(&mut sim, second, id + 1), Answer::Accepted);
+        assert_eq!(sim.announced(id + 1), Some(&Ok(())), "crashed: {crashed}");
+    }
+    // What a person begins in a sibling does not undo the stop of this one.
+    sim.submit_to(third, "go on");
+    assert_eq!(announce_in(&mut sim, LOOP, 30), STOPPED);
+    sim.submit_to(LOOP, "go on");
+    assert!(!sim.session.state.loops[&LOOP].disarmed);
+}
+
+#[test]
+fn n12_a_stop_of_the_session_disarms_every_loop() {
+    let (mut sim, second, _) = three();
+    sim.free = 3;
+    sim.interrupt();
+    let first = runner(&sim, LOOP);
+    sim.done(first, stopped());
+    let later = sim.create_loop(None);
+    sim.crash();
+    assert_eq!(announce_in(&mut sim, LOOP, 1), STOPPED);
+    assert_eq!(announce_in(&mut sim, second, 2), STOPPED, "idle ones too");
+    assert_eq!(
+        announce_in(&mut sim, later, 3),
+        Answer::Accepted,
+        "one that a person began afterwards was never stopped"
+    );
+}
+
+/// A journal from before a stop named its loop: it was meant for the session.
+#[test]
+fn n12_a_stop_without_scope_is_the_sessions() {
+    let (mut sim, second, _) = three();
+    sim.interrupt_loop(LOOP);
+    let first = runner(&sim, LOOP);
+    sim.done(first, stopped());
+    for record in &mut sim.journal {
+        if let Record::Command(command) = record
+            && matches!(command.body, CommandBody::Interrupt {})
+        {
+            command.header.cause = Default::default();
+        }
+    }
+    let restored = crate::support::restore_of(&sim.journal);
+    assert!(restored.state.loops.values().all(|l| l.disarmed));
+    assert!(restored.state.loops.contains_key(&second));
+}
+
+#[test]
+fn n12_s90_a_stop_disarms_the_subtree() {
+    let (mut sim, sibling, _) = three();
+    let child = LoopId(Uuid::from_u128(0xc0ffee));
+    let mut record = sim
+        .journal
+        .iter()
+        .rev()
+        .find_map(|r| match r {
+            Record::Event(e) if matches!(e.body, EventBody::LoopStarted { .. }) => Some(e.clone()),
+            _ => None,
+        })
+        .unwrap();
+    record.id = harness_core::ids::EventId(Uuid::from_u128(0xbeef));
+    record.loop_id = child;
+    if let EventBody::LoopStarted { parent_loop_id, .. } = &mut record.body {
+        *parent_loop_id = Some(LOOP);
+    }
+    sim.journal.push(Record::Event(record));
+    let mut session = crate::support::restore_of(&sim.journal);
+    let stop = |loop_id, id| {
+        Record::Command(harness_core::command::Command {
+            header: harness_core::command::CommandHeader {
+                command_id: harness_core::ids::CommandId(Uuid::from_u128(id)),
+                cause: harness_core::command::Cause {
+                    loop_id: Some(loop_id),
+                    ..Default::default()
+                },
+                agency: harness_core::command::Agency::User,
+                created_at: sim.now,
+                caller: None,
+            },
+            body: CommandBody::Interrupt {},
+        })
+    };
+    let disarmed = |s: &harness_core::session::Session| {
+        let loops = s.state.loops.values();
+        loops
+            .filter(|l| l.disarmed)
+            .map(|l| l.id)
+            .collect::<Vec<_>>()
+    };
+    session.replay(&stop(child, 1), 900).unwrap();
+    assert_eq!(disarmed(&session), [child], "not what started it");
+    session.replay(&stop(LOOP, 2), 901).unwrap();
+    assert_eq!(disarmed(&session), [LOOP, child]);
+    assert!(!disarmed(&session).contains(&sibling));
+}

@@ -393,3 +393,51 @@ async fn s63_s64_s106_a_filter_holds_for_replay_and_live_and_its_queue() {
     assert_eq!(session[0].1, "SessionStarted");
     world.pool_is_whole().await;
 }
+
+#[tokio::test]
+async fn n12_s90_a_stopped_loop_does_not_disarm_its_sibling() {
+    let (world, seat, first, second) = two().await;
+    for probe in [&world.probe, &world.other] {
+        probe.declare(|info| info.features.native_turns = true);
+    }
+    seat.say(first, "one").await;
+    world.probe.prompts.next().await.starts();
+    let runs = world.probe.dones.next().await;
+    seat.say(second, "two").await;
+    world.other.prompts.next().await.starts();
+    world.other.dones.next().await.ends();
+    let stopping = {
+        let (host, id) = (seat.host.clone(), seat.id);
+        tokio::spawn(async move { host.interrupt(id, Caller::default(), Some(first)).await })
+    };
+    runs.aborted().await;
+    runs.refuses(Refusal::Cancelled);
+    assert!(joined(stopping).await.unwrap());
+    let running = harness_core::provider::TurnStart::Running;
+    let (stopped, other) = (world.probe.instance(), world.other.instance());
+    let refused = joined(stopped.announce("n-1", running)).await;
+    assert_eq!(
+        refused,
+        Err(harness_core::provider::ChannelError::Stopped),
+        "the loop that was stopped"
+    );
+    let announced = other.announce("n-2", running);
+    world.other.adoptions.next().await.starts();
+    assert_eq!(joined(announced).await, Ok(()), "its sibling goes on");
+    world.other.dones.next().await.ends();
+    seat.until_row("rest", |row| row.status == Status::Completed)
+        .await;
+    // The same after a restart.
+    let world = world.restart().await;
+    let seat = world.seat(seat.id);
+    seat.host.command_state(seat.id).await.unwrap();
+    let refused = joined(world.probe.instance().announce("n-3", running)).await;
+    assert_eq!(refused, Err(harness_core::provider::ChannelError::Stopped));
+    seat.activate(second).await.unwrap();
+    seat.host.command_state(seat.id).await.unwrap();
+    let announced = world.other.instance().announce("n-4", running);
+    world.other.adoptions.next().await.starts();
+    assert_eq!(joined(announced).await, Ok(()));
+    world.other.dones.next().await.ends();
+    seat.until(Status::Completed).await;
+}

@@ -298,9 +298,13 @@ impl Out<'_, '_> {
     }
 
     fn command(&mut self, origin: Origin, agency: Agency, body: CommandBody) {
+        self.command_about(origin, agency, Cause::default(), body);
+    }
+
+    fn command_about(&mut self, origin: Origin, agency: Agency, cause: Cause, body: CommandBody) {
         let header = CommandHeader {
             command_id: origin.command_id,
-            cause: Cause::default(),
+            cause,
             agency,
             created_at: self.cx.now,
             caller: origin.caller,

@@ -24,7 +24,8 @@ impl Out<'_, '_> {
         if self.live.faulted.is_some() {
             return Answer::Channel(ChannelError::Failed("the session is faulted".into()));
         }
-        if self.live.is_marked(loop_id) || self.session.state.disarmed {
+        let disarmed = self.loop_state(loop_id).is_some_and(|l| l.disarmed);
+        if self.live.is_marked(loop_id) || disarmed {
             return Answer::Channel(ChannelError::Stopped);
         }
         if !self.cx.native_turns {

@@ -7,7 +7,7 @@
 
 use super::Out;
 use crate::abort::AbortReason;
-use crate::command::{Agency, CommandBody};
+use crate::command::{Agency, Cause, CommandBody};
 use crate::gate::CloseReason;
 use crate::ids::{CommandId, LoopId};
 use crate::provider::{ChannelError, DelegationError};
@@ -40,7 +40,12 @@ impl Out<'_, '_> {
             return Answer::Bool(false);
         }
         let command_id = origin.command_id;
-        self.command(origin, Agency::User, CommandBody::Interrupt {});
+        // The scope is part of the record: a restart disarms what the stop disarmed (N12).
+        let scope = Cause {
+            loop_id,
+            ..Cause::default()
+        };
+        self.command_about(origin, Agency::User, scope, CommandBody::Interrupt {});
         self.claim_stop(
             command_id,
             targets,
