@@ -83,6 +83,7 @@ codes! {
     TokenNotFound = "token_not_found", 404, "Unknown token", "list them with GET /v1/tokens";
     MethodNotAllowed = "method_not_allowed", 405, "The path does not take this method", "";
     RequestTimeout = "request_timeout", 408, "The request did not arrive in time", "";
+    LeaseHeld = "lease_held", 409, "The session is held elsewhere", "";
     Restoring = "restoring", 409, "The session is being restored", "send the same request again shortly";
     StaleHarness = "stale_harness", 409, "The session has another harness now", "";
     StaleState = "stale_state", 409, "The command state has moved on", "";
@@ -110,6 +111,7 @@ codes! {
     PayloadTooLarge = "payload_too_large", 413, "Something in the request is too large", "";
     UnsupportedMediaType = "unsupported_media_type", 415, "The body is not JSON", "";
     HostRefused = "host_refused", 421, "Requests for this host name are refused", "";
+    RestoreFailed = "restore_failed", 500, "The session could not be restored", "";
     WorkspaceLinkFailed = "workspace_link_failed", 500, "The session could not be recorded at its workspace", "";
     Internal = "internal", 500, "The host failed",
         "the host's log has the cause under this request_id";

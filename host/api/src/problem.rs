@@ -384,6 +384,19 @@ mod tests {
             (R::SessionStopping, 409),
             (R::SessionStopped, 409),
             (R::SessionFaulted, 409),
+            (
+                R::SessionTakenOver {
+                    holder: "process 7 on elsewhere holds it".into(),
+                },
+                409,
+            ),
+            (
+                R::LeaseHeld {
+                    holder: "process 7 on elsewhere".into(),
+                },
+                409,
+            ),
+            (R::RestoreFailed("r".into()), 500),
             (R::Restoring, 409),
             (R::NoFreeSlot, 409),
             (R::StatusChanged("c"), 409),

@@ -7,6 +7,7 @@ pub mod abort;
 pub mod admin;
 pub mod codec;
 pub mod command;
+pub mod configuration;
 pub mod content;
 pub mod event;
 pub mod gate;

@@ -114,9 +114,28 @@ pub enum Refused {
         "the session's journal refused a durable event; it admits no work until the host is restarted"
     )]
     SessionFaulted,
+    /// Another holder took the session over (S66).
+    #[error(
+        "the session was taken over: {holder}; nothing more is written here, and the next request looks whether it can be opened again"
+    )]
+    SessionTakenOver {
+        /// Who holds it, in words.
+        holder: String,
+    },
+    /// The session cannot be opened, because another holder has it (S66, S102).
+    #[error(
+        "the session is held elsewhere: {holder}; use it there, or wait until it is given back"
+    )]
+    LeaseHeld {
+        /// Who holds it, in words.
+        holder: String,
+    },
     /// The session is being restored.
     #[error("the session is being restored")]
     Restoring,
+    /// The session could not be restored, and is not opened (§6.1).
+    #[error("the session could not be restored: {0}")]
+    RestoreFailed(String),
     /// The slot pool is exhausted.
     #[error("all execution slots are taken; try again when another run has ended")]
     NoFreeSlot,
@@ -208,7 +227,9 @@ impl Refused {
             Self::SessionBusy(_) => "session_busy",
             Self::SessionStopping => "session_stopping",
             Self::SessionStopped => "session_stopped",
-            Self::SessionFaulted => "session_faulted",
+            Self::SessionFaulted | Self::SessionTakenOver { .. } => "session_faulted",
+            Self::LeaseHeld { .. } => "lease_held",
+            Self::RestoreFailed(_) => "restore_failed",
             Self::Restoring => "restoring",
             Self::NoFreeSlot => "no_free_slot",
             Self::StatusChanged(_) => "status_changed",
@@ -239,6 +260,7 @@ impl Refused {
             _ => matches!(
                 self.code(),
                 "restoring"
+                    | "lease_held"
                     | "workspace_not_ready"
                     | "session_busy"
                     | "session_stopping"

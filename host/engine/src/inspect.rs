@@ -122,7 +122,8 @@ impl Engine {
             .await
             .map_err(LoadError::Compile)?;
         let linked = Linked::new(self, &code.component, &spec.grants)?;
-        describe(self, linked, spec, Arc::new(NoState)).await
+        let described = describe(self, linked, spec, Arc::new(NoState)).await?;
+        Ok(described.info)
     }
 }
 

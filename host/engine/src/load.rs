@@ -23,6 +23,8 @@ use std::sync::Arc;
 pub(crate) struct Facts {
     pub(crate) sha256: String,
     pub(crate) contract: Option<String>,
+    /// The id that the component declares, whatever it is installed as.
+    pub(crate) declares: Option<HarnessId>,
     pub(crate) cached: bool,
 }
 
@@ -81,7 +83,7 @@ pub(crate) async fn describe(
     linked: Linked,
     spec: &ProviderSpec,
     state: Arc<dyn StateStore>,
-) -> Result<HarnessInfo, LoadError> {
+) -> Result<Described, LoadError> {
     let provisional = spec.id.clone().or_else(|| provisional(&spec.source));
     let failed = |text: String| LoadError::Describe(text);
     let (Some(id), Some(project)) = (provisional, default_project()) else {
@@ -97,7 +99,18 @@ pub(crate) async fn describe(
     let info = ask(installed, permit, scope, host)
         .await
         .map_err(|e| failed(e.to_string()))?;
-    convert::harness_info(info, spec.id.as_ref()).map_err(failed)
+    let declares = info.id.parse::<HarnessId>();
+    let declares = declares.map_err(|e| failed(e.to_string()))?;
+    let info = convert::harness_info(info, spec.id.as_ref()).map_err(failed)?;
+    Ok(Described { info, declares })
+}
+
+/// What a component says of itself.
+pub(crate) struct Described {
+    /// Under the id that it is installed as.
+    pub(crate) info: HarnessInfo,
+    /// The id that it declares.
+    pub(crate) declares: HarnessId,
 }
 
 /// The project of detection (G8).
@@ -163,7 +176,9 @@ pub(crate) async fn load(
         .map_err(LoadError::Compile)?;
     facts.cached = cached;
     let linked = Linked::new(engine, &component, &spec.grants)?;
-    let info = describe(engine, linked.clone(), spec, state.clone()).await?;
+    let Described { info, declares } =
+        describe(engine, linked.clone(), spec, state.clone()).await?;
+    facts.declares = Some(declares);
     let installed = Installed::new(engine, linked, spec, info.id.clone(), state);
     installed.described(info);
     Ok(Arc::new(installed))

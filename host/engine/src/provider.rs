@@ -8,6 +8,7 @@ use crate::load::{Facts, default_project};
 use crate::supervise::Admission;
 use harness_core::abort::{AbortReason, AbortSignal};
 use harness_core::admin::ProviderReport;
+use harness_core::configuration::HarnessConfiguration;
 use harness_core::ids::HarnessId;
 use harness_core::provider::{
     BoxFuture, CallError, Compatibility, Harness, HarnessInfo, HarnessStatus, Instance,
@@ -264,6 +265,21 @@ impl Harness for Provider {
 
     fn info(&self) -> Option<Arc<HarnessInfo>> {
         self.installed().and_then(|installed| installed.info())
+    }
+
+    fn configuration(&self) -> Option<HarnessConfiguration> {
+        let info = self.info()?;
+        let stage = self.stage();
+        Some(HarnessConfiguration {
+            declares: stage
+                .facts
+                .declares
+                .clone()
+                .unwrap_or_else(|| info.id.clone()),
+            version: info.version.clone(),
+            contract: stage.facts.contract.clone(),
+            loop_modes: info.loop_modes.iter().map(|m| m.name.clone()).collect(),
+        })
     }
 
     fn status(&self) -> HarnessStatus {

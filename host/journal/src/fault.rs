@@ -7,7 +7,7 @@ use crate::append::{Append, Appended};
 use crate::error::JournalError;
 use crate::idempotency::IdempotencyEntry;
 use crate::journal::{BoxFuture, Journal, Tail};
-use crate::lease::{Epoch, Lease};
+use crate::lease::{Epoch, Holder, Lease};
 use crate::page::Page;
 use crate::projection::{SessionFilter, SessionRow};
 use crate::record::RecordPage;
@@ -26,6 +26,8 @@ pub enum Fault {
     Full,
     /// `LeaseLost` without a holder; nothing is written.
     LeaseLost,
+    /// `LeaseLost` to process 7 of the host `elsewhere`; nothing is written.
+    LeaseHeld,
     /// `Ambiguous`.
     Ambiguous {
         /// Whether it was written all the same.
@@ -143,6 +145,12 @@ impl FaultJournal {
             Fault::Unavailable => Err(JournalError::Unavailable { reason: reason() }),
             Fault::Full => Err(JournalError::Full),
             Fault::LeaseLost => Err(JournalError::LeaseLost { holder: None }),
+            Fault::LeaseHeld => Err(JournalError::LeaseLost {
+                holder: Some(Holder {
+                    host: "elsewhere".into(),
+                    pid: 7,
+                }),
+            }),
             Fault::Ambiguous { written } => {
                 if written {
                     through.await?;

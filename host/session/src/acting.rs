@@ -5,7 +5,8 @@ use crate::handle::Handle;
 use crate::host::Host;
 use crate::operations::{Attempt, attempt, ready_harness};
 use crate::requests::{
-    Caller, Delivery, GateAnswer, InputRequest, Keyed, OperationRequest, SettingsRequest, ShutDown,
+    Caller, Delivery, GateAnswer, InputRequest, Keyed, OperationRequest, RowChange,
+    SettingsRequest, ShutDown,
 };
 use harness_core::abort::AbortSignal;
 use harness_core::gate::{GateAsk, GateReply};
@@ -277,7 +278,7 @@ impl Host {
     pub async fn restore(&self, id: SessionId, caller: Caller) -> Result<SessionView, Refused> {
         self.admit()?;
         let handle = self.live(id).await?;
-        feed(&handle, &caller, Input::Reopen).await?;
+        feed(&handle, &caller, Input::Reopen(None)).await?;
         self.session(id).await
     }
 
@@ -286,10 +287,24 @@ impl Host {
     /// # Errors
     /// Unknown id, a live session, or the store failed.
     pub async fn delete(&self, id: SessionId) -> Result<(), Refused> {
-        self.live(id)
-            .await?
-            .call(|reply| Msg::Delete { reply })
-            .await?
+        match self.live(id).await {
+            Ok(handle) => handle.call(|reply| Msg::Delete { reply }).await?,
+            // Nobody can have it open.
+            Err(Refused::RestoreFailed(_)) => self.delete_unopened(id).await,
+            Err(refused) => Err(refused),
+        }
+    }
+
+    async fn delete_unopened(&self, id: SessionId) -> Result<(), Refused> {
+        let row = self.session(id).await?;
+        self.deps().journal.delete(id).await.map_err(|error| {
+            tracing::error!(session = %id, %error, "the session was not deleted");
+            Refused::StoreUnavailable
+        })?;
+        self.deps().unrestorable.forget(id);
+        let project_id = row.project_id;
+        let _ = self.deps().rows.send(RowChange::Deleted { id, project_id });
+        Ok(())
     }
 }
 

@@ -35,6 +35,10 @@ pub struct HostConfig {
     pub draft_idle: Duration,
     /// How long shutdown waits for sessions to end their runs.
     pub shutdown: Duration,
+    /// How long the decider over a session that drifted may take (§6.1).
+    pub drift_decider: Duration,
+    /// How long a session that could not be restored is not tried again.
+    pub restore_again: Duration,
     /// When gates are answered without a person.
     pub gates: GatePolicies,
 }
@@ -68,6 +72,8 @@ impl Default for HostConfig {
             link_messages_per_second: 20,
             draft_idle: seconds(60),
             shutdown: seconds(15),
+            drift_decider: seconds(30),
+            restore_again: seconds(10),
             gates: GatePolicies::default(),
         }
     }

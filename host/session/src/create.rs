@@ -2,6 +2,7 @@
 
 use crate::acting::{check_title, command_id, feed_keyed, origin};
 use crate::actor::{Actor, Source};
+use crate::drift::beginning;
 use crate::handle::Handle;
 use crate::host::Host;
 use crate::operations::{Attempt, Attempted, attempt, before_reserve, ready_harness};
@@ -164,6 +165,8 @@ impl Host {
             body,
         };
         let draft = &request.draft;
+        let target = &resolved.workspace.target;
+        let configuration = beginning(self.deps(), &draft.agent, target);
         let started = event(
             LoopId::ZERO,
             EventBody::SessionStarted {
@@ -173,6 +176,7 @@ impl Host {
                 model: draft.model.clone(),
                 params: resolved.params.clone(),
                 workspace_id: resolved.workspace.id.clone(),
+                configuration: Some(configuration),
             },
         );
         let harness_id = draft.agent.clone();

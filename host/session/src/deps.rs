@@ -2,9 +2,11 @@
 
 use crate::config::HostConfig;
 use crate::directory::Directory;
+use crate::drift::DriftDecider;
 use crate::observer::SessionObserver;
 use crate::requests::RowChange;
 use crate::slots::Slots;
+use crate::unrestorable::Unrestorable;
 use dashmap::DashMap;
 use harness_core::ids::{Ids, WorkspaceId};
 use harness_core::provider::Harnesses;
@@ -25,6 +27,10 @@ pub(crate) struct Deps {
     pub(crate) slots: Slots,
     pub(crate) config: HostConfig,
     pub(crate) observer: Arc<dyn SessionObserver>,
+    /// Accepts sessions that drifted.
+    pub(crate) drift: Arc<dyn DriftDecider>,
+    /// Sessions that could not be restored.
+    pub(crate) unrestorable: Unrestorable,
     /// Rows as they change, for list streams. A slow list reader skips rows; it has no replay.
     pub(crate) rows: broadcast::Sender<RowChange>,
 }

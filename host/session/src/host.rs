@@ -5,9 +5,11 @@ use crate::config::HostConfig;
 use crate::deps::Deps;
 use crate::directory::Directory;
 use crate::drafts::Drafts;
+use crate::drift::{DriftDecider, default_decider};
 use crate::handle::Handle;
 use crate::observer::{NoObserver, SessionObserver};
 use crate::slots::Slots;
+use crate::unrestorable::Unrestorable;
 use crate::workspaces;
 use dashmap::DashMap;
 use harness_core::ids::{ProjectId, SessionId};
@@ -38,6 +40,8 @@ pub struct Parts {
     pub config: HostConfig,
     /// Lifecycle hooks.
     pub observer: Arc<dyn SessionObserver>,
+    /// Decides over sessions whose configuration drifted.
+    pub drift: Arc<dyn DriftDecider>,
 }
 
 /// What a host is busy with, for metrics.
@@ -68,7 +72,7 @@ pub(crate) struct Inner {
 }
 
 impl Parts {
-    /// Parts without hooks.
+    /// Parts without hooks, which reject sessions that drifted.
     #[must_use]
     pub fn new(
         journal: Arc<dyn Journal>,
@@ -82,6 +86,7 @@ impl Parts {
             harnesses,
             config,
             observer: Arc::new(NoObserver),
+            drift: default_decider(),
         }
     }
 }
@@ -101,6 +106,8 @@ impl Host {
             workspaces: DashMap::new(),
             config: parts.config,
             observer: parts.observer,
+            drift: parts.drift,
+            unrestorable: Unrestorable::default(),
             rows,
         });
         Self {
@@ -317,10 +324,16 @@ impl Host {
     /// The live session, read back from its journal when it was parked.
     pub(crate) async fn live(&self, id: SessionId) -> Result<Arc<Handle>, Refused> {
         let deps = self.deps();
+        deps.unrestorable.check(id)?;
         let handle = deps
             .directory
             .get_or_spawn(id, || Actor::spawn(deps.clone(), Source::Journal(id)));
-        handle.ready().await?;
+        let ready = handle.ready().await;
+        if let Err(refused) = &ready {
+            let again = deps.config.restore_again;
+            deps.unrestorable.remember(id, refused, again);
+        }
+        ready?;
         // A session that is being created answers nobody else until its first append.
         if handle.published()?.born {
             Ok(handle)

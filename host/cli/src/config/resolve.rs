@@ -8,7 +8,7 @@ use super::settings::{Exposure, Settings, Tls};
 use super::written::{self, Written};
 use harness_core::ids::HarnessId;
 use harness_engine::{ComponentSource, Limits, ProviderSpec};
-use harness_session::GatePolicies;
+use harness_session::{GatePolicies, Verdict};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -243,6 +243,9 @@ fn sessions(cx: &mut Context<'_>, written: &Written, s: &mut Settings) {
         1..=1000,
         &mut into.link_messages_per_second,
     );
+    if let Some(written) = &w.drift {
+        into.drift = drift(cx, written);
+    }
     time(
         cx,
         "sessions.shutdown",
@@ -250,6 +253,22 @@ fn sessions(cx: &mut Context<'_>, written: &Written, s: &mut Settings) {
         SECOND..=600 * SECOND,
         &mut into.shutdown,
     );
+}
+
+/// What becomes of sessions whose configuration drifted.
+fn drift(cx: &mut Context<'_>, written: &Spanned<String>) -> Verdict {
+    match written.get_ref().as_str() {
+        "accept" => Verdict::Accept,
+        "reject" => Verdict::Reject,
+        other => {
+            cx.report(Problem::new(
+                cx.line(written),
+                format!("`sessions.drift` is neither \"accept\" nor \"reject\": {other:?}"),
+                "leave it out to reject sessions whose workspace or harness is another one now; write \"accept\" to take them up all the same",
+            ));
+            Verdict::Reject
+        }
+    }
 }
 
 /// The policy of one kind of gate (S86).

@@ -1,7 +1,7 @@
 //! The configuration as the host uses it: resolved and checked.
 
 use harness_engine::{Limits, ProviderSpec};
-use harness_session::GatePolicies;
+use harness_session::{GatePolicies, Verdict};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,6 +59,8 @@ pub(crate) struct Sessions {
     pub(crate) native_turns_per_minute: u32,
     /// Messages outside any turn, a second and instance (N11): 1 to 1000. Default 20.
     pub(crate) link_messages_per_second: u32,
+    /// What becomes of sessions whose workspace or harness is another one now. Default: rejected.
+    pub(crate) drift: Verdict,
     /// How long a shutdown waits for sessions to end their runs. Default 15 s.
     pub(crate) shutdown: Duration,
 }
@@ -73,6 +75,7 @@ impl Default for Sessions {
             native_turns: true,
             native_turns_per_minute: 60,
             link_messages_per_second: 20,
+            drift: Verdict::Reject,
             shutdown: Duration::from_secs(15),
         }
     }

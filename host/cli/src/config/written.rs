@@ -65,6 +65,7 @@ pub(super) struct Sessions {
     pub(super) native_turns: Option<bool>,
     pub(super) native_turns_per_minute: Option<Spanned<i64>>,
     pub(super) link_messages_per_second: Option<Spanned<i64>>,
+    pub(super) drift: Option<Spanned<String>>,
     pub(super) shutdown: Option<Spanned<WrittenDuration>>,
 }
 

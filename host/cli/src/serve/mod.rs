@@ -31,7 +31,7 @@ use harness_core::admin::ProviderAdmin;
 use harness_engine::native::process::hide_from_programs;
 use harness_engine::{ComponentSource, Engine, EngineConfig, ProviderSpec, Registry};
 use harness_journal::{Catalog, PageRequest, SqliteOptions, SqliteStore, TokenScope};
-use harness_session::{Host, HostConfig, Parts};
+use harness_session::{Always, Host, HostConfig, Parts};
 use listen::Listener;
 use signals::Signals;
 use std::sync::Arc;
@@ -168,12 +168,15 @@ impl Running {
         let registry = Registry::new(engine, store_port.clone());
         load(&registry, &settings.providers).await?;
 
-        let parts = Parts::new(
-            store_port.clone(),
-            store_port.clone(),
-            Arc::new(registry.clone()),
-            host_config(settings),
-        );
+        let parts = Parts {
+            drift: Arc::new(Always(settings.sessions.drift)),
+            ..Parts::new(
+                store_port.clone(),
+                store_port.clone(),
+                Arc::new(registry.clone()),
+                host_config(settings),
+            )
+        };
         let host = Host::new(parts);
         let restored = host
             .recover(workspace)

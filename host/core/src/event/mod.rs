@@ -10,6 +10,7 @@ pub use meta::{Class, Meta, Scope, Visibility};
 pub use words::*;
 
 use crate::command::Cause;
+use crate::configuration::Configuration;
 use crate::content::{Message, Part, Role, Usage};
 use crate::gate::{AnswerSource, CloseReason, Gate, GateAsk};
 use crate::ids::{
@@ -61,6 +62,9 @@ pub enum EventBody {
         params: Params,
         /// Where it works.
         workspace_id: WorkspaceId,
+        /// What it is run with; later restores are compared with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        configuration: Option<Configuration>,
     },
     /// The session has work.
     SessionActive {},
@@ -83,6 +87,9 @@ pub enum EventBody {
         epoch: u64,
         /// The harness.
         agent: HarnessId,
+        /// What it is run with from now on; unchanged when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        configuration: Option<Configuration>,
     },
     /// Settings of the row changed.
     SessionParamsChanged {

@@ -23,6 +23,7 @@ pub use delegation::*;
 pub use error::*;
 
 use crate::abort::{AbortReason, AbortSignal};
+use crate::configuration::HarnessConfiguration;
 use crate::content::{Message, NewMessage, Part, Role, Usage};
 use crate::gate::{ApprovalDecision, ApprovalRequest, FormAnswer, QuestionForm};
 use crate::ids::{CommandId, HarnessId, LoopId, ProjectId, SessionId, WorkspaceId};
@@ -68,6 +69,16 @@ pub trait Harness: Send + Sync + 'static {
     fn id(&self) -> &HarnessId;
     /// What it says of itself; `None` until a load has described it.
     fn info(&self) -> Option<Arc<HarnessInfo>>;
+    /// What sessions on it are run with; `None` until a load has described it.
+    fn configuration(&self) -> Option<HarnessConfiguration> {
+        let info = self.info()?;
+        Some(HarnessConfiguration {
+            declares: info.id.clone(),
+            version: info.version.clone(),
+            contract: None,
+            loop_modes: info.loop_modes.iter().map(|m| m.name.clone()).collect(),
+        })
+    }
     /// Where it stands now.
     fn status(&self) -> HarnessStatus;
     /// A fresh instance, in which `run` is entered before any other call. It may still be starting:

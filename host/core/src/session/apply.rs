@@ -5,7 +5,7 @@ use super::delegates::Sent;
 use super::state::{LoopState, MAX_UNCERTAIN, OpenOperation, OpenTurn, State, Waiting};
 use crate::command::{Agency, Command, CommandBody};
 use crate::content::parts_of;
-use crate::event::{Event, EventBody, InterruptReason, Runtime};
+use crate::event::{Event, EventBody, Failure, InterruptReason, Runtime};
 use crate::ids::{CommandId, LoopId, Seq};
 use crate::provider::InputOrigin;
 use crate::view::{OutcomeStatus, RowError, Status, UncertainOperation};
@@ -35,6 +35,7 @@ impl State {
             model,
             params,
             workspace_id,
+            configuration,
         } = &event.body
         else {
             return Err(Contradiction {
@@ -57,9 +58,11 @@ impl State {
             settled: Status::Completed,
             stopped: false,
             error: None,
+            restore_error: None,
             run_id: None,
             active: false,
             config_epoch: 0,
+            configuration: configuration.clone(),
             settings_epoch: 0,
             accepted_operations: 0,
             last_seq: seq,
@@ -243,10 +246,21 @@ impl State {
             EventBody::SessionStopped {} => self.stopped = true,
             EventBody::RestoreDone {} => {
                 self.stopped = false;
+                self.restore_error = None;
                 self.forget_intents();
             }
-            EventBody::RestoreStarted {} | EventBody::RestoreErrored { .. } => {}
-            EventBody::ConfigurationAdopted { epoch, .. } => self.config_epoch = *epoch,
+            EventBody::RestoreStarted {} => {}
+            EventBody::RestoreErrored { error } => self.restore_error = Some(row_error(error)),
+            EventBody::ConfigurationAdopted {
+                epoch,
+                configuration,
+                ..
+            } => {
+                self.config_epoch = *epoch;
+                if configuration.is_some() {
+                    self.configuration.clone_from(configuration);
+                }
+            }
             EventBody::SessionParamsChanged {
                 title,
                 model,
@@ -416,10 +430,7 @@ impl State {
                 } else {
                     Status::Failed
                 };
-                self.error = Some(RowError {
-                    code: error.code.clone(),
-                    message: error.message.clone(),
-                });
+                self.error = Some(row_error(error));
             }
             EventBody::TurnInterrupted { reason, .. } => {
                 self.close_turn(event, seq)?;
@@ -556,6 +567,13 @@ impl State {
             }
         }
         Ok(())
+    }
+}
+
+fn row_error(error: &Failure) -> RowError {
+    RowError {
+        code: error.code.clone(),
+        message: error.message.clone(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::live::{InvocationId, LinkId};
 use crate::abort::AbortReason;
+use crate::configuration::Configuration;
 use crate::content::{Block, Message, NewMessage, Usage};
 use crate::event::{Event, Runtime};
 use crate::gate::{ApprovalDecision, FormAnswer, GateAsk, GateReply};
@@ -363,21 +364,26 @@ pub enum Input {
     StateChanged(LoopId),
     /// Looks whether something waits that can go on now. Fed after every other input.
     Advance,
-    /// Repairs what a lost process left open (§6.1).
+    /// Adopts the configuration of now, where it is known, and repairs what a lost process left
+    /// open (§6.1).
     Restore {
         /// Delegates whose harness is not installed any more: they are closed (S77).
         lost: Vec<LoopId>,
+        /// What the session is run with now.
+        now: Option<Box<Configuration>>,
     },
     /// Shuts the session down for good (S94).
     Shutdown(Origin),
     /// What runs did not end within the bound of its phase: the session stops without it.
     ShutdownExpired,
-    /// Takes a session that was shut down up again (S102).
-    Reopen,
+    /// Takes a session that was shut down up again (S102), under the configuration of now.
+    Reopen(Option<Box<Configuration>>),
     /// The host shuts down: what runs is stopped, nothing new is admitted.
     Close,
     /// The journal refused an enduring event (S62).
     Fault(String),
+    /// Somebody else holds the session's lease now; who, in words (S66).
+    LeaseLost(String),
 }
 
 /// What the asker of an input is told.

@@ -9,6 +9,7 @@ use crate::event::{Failure, InterruptReason};
 use crate::ids::{CommandId, GateId, HarnessId, LoopId, RunId, TurnId};
 use crate::operation::Execution;
 use crate::provider::NativeTurn;
+use crate::refusal::Refused;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Number of an invocation, unique in the life of a session's actor.
@@ -19,8 +20,8 @@ pub type LinkId = u64;
 /// In-memory state of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Live {
-    /// The journal refused an enduring event; why (S62).
-    pub faulted: Option<String>,
+    /// The journal refused an enduring event (S62).
+    pub faulted: Option<Fault>,
     /// The host shuts down: nothing new is admitted.
     pub closing: bool,
     /// The session shuts down by this command: nothing new is admitted (S94).
@@ -36,6 +37,34 @@ pub struct Live {
     pub awaits: BTreeMap<LinkId, Await>,
     /// Last invocation number given.
     pub last_invocation: InvocationId,
+}
+
+/// Why a session writes nothing any more (S62, S66).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The journal refused an enduring event; why.
+    Refused(String),
+    /// Another holder took the session over; who, in words.
+    LeaseLost(String),
+}
+
+impl Fault {
+    /// What whoever asks for something is told.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        match self {
+            Self::Refused(_) => Refused::SessionFaulted,
+            Self::LeaseLost(holder) => Refused::SessionTakenOver {
+                holder: holder.clone(),
+            },
+        }
+    }
+
+    /// Whether another holder has the session.
+    #[must_use]
+    pub fn is_lease_lost(&self) -> bool {
+        matches!(self, Self::LeaseLost(_))
+    }
 }
 
 /// In-memory state of one loop.

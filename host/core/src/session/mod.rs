@@ -29,6 +29,7 @@ pub use state::*;
 
 use crate::codec::{self, CodecError, Encoded};
 use crate::command::{Command, CommandBody, DeliveryPhase};
+use crate::configuration::HarnessConfiguration;
 use crate::event::{Event, Visibility};
 use crate::ids::{HarnessId, Ids, Seq};
 use crate::provider::HarnessInfo;
@@ -91,6 +92,8 @@ pub struct Cx<'a> {
     pub ids: &'a mut dyn Ids,
     /// What a harness declares; `None` while it is not installed or not described.
     pub harness: &'a dyn Fn(&HarnessId) -> Option<Arc<HarnessInfo>>,
+    /// What a harness is now, for the configuration of a session; `None` while it is not known.
+    pub configuration: &'a dyn Fn(&HarnessId) -> Option<HarnessConfiguration>,
     /// Whether a free slot is offered.
     pub slot_free: bool,
     /// The operator allows native turns (N11).
@@ -186,10 +189,11 @@ impl Session {
     pub fn view(&self) -> SessionView {
         let mut view = self.state.view();
         view.status = self.status();
-        if self.live.faulted.is_some() {
+        if let Some(fault) = &self.live.faulted {
+            let refused = fault.refused();
             view.error = Some(RowError {
-                code: "session_faulted".into(),
-                message: "the journal refused a durable event; restart the host".into(),
+                code: refused.code().into(),
+                message: refused.to_string(),
             });
         }
         let loops = self.live.loops.values();

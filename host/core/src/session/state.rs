@@ -6,6 +6,7 @@
 //! ([`super::History`]), so that a decision's outcome can be looked at before it is durable.
 
 use crate::command::Agency;
+use crate::configuration::{Configuration, Drift};
 use crate::content::Block;
 use crate::event::{DeliveryState, Failure, NativeOrigin, Runtime};
 use crate::gate::Gate;
@@ -56,12 +57,16 @@ pub struct State {
     pub stopped: bool,
     /// Why it failed.
     pub error: Option<RowError>,
+    /// Why it could not be taken up, until it is.
+    pub restore_error: Option<RowError>,
     /// The last reserve.
     pub run_id: Option<RunId>,
     /// Between `SessionActive` and `SessionIdle`.
     pub active: bool,
     /// Adopted configurations.
     pub config_epoch: u64,
+    /// The one that was adopted last; unknown in a journal from before it was recorded.
+    pub configuration: Option<Configuration>,
     /// Counts changes of settings, for the comparison at reserve.
     pub settings_epoch: u64,
     /// Operations accepted so far (R49).
@@ -378,6 +383,20 @@ impl State {
         }
     }
 
+    /// What has to be accepted before the session is taken up under this configuration (§6.1).
+    #[must_use]
+    pub fn drift(&self, now: &Configuration) -> Drift {
+        let was = self.configuration.as_ref();
+        was.map(|was| was.drift(now)).unwrap_or_default()
+    }
+
+    /// The configuration to adopt, if it is another one than was adopted last.
+    #[must_use]
+    pub fn adoption(&self, now: &Configuration) -> Option<Configuration> {
+        let was = self.configuration.clone().unwrap_or_default();
+        Some(was.adopting(now)).filter(|next| *next != was)
+    }
+
     /// Whether the host must restore it at start (§6.1): something is open or unresolved.
     #[must_use]
     pub fn needs_recovery(&self) -> bool {
@@ -408,7 +427,8 @@ impl State {
                 || l.requests.values().any(owes)
                 || !l.compact_waiters.is_empty()
         };
-        self.active || self.loops.values().any(open)
+        let failed = self.restore_error.is_some() && !self.stopped;
+        self.active || failed || self.loops.values().any(open)
     }
 
     /// Inputs that wait, in loop order then queue order.
@@ -484,7 +504,7 @@ impl State {
             activities: Vec::new(),
             last_seq: self.last_seq,
             run_id: self.run_id,
-            error: self.error.clone(),
+            error: self.restore_error.clone().or_else(|| self.error.clone()),
             created_at: self.created_at,
             updated_at: self.updated_at,
         }

@@ -7,6 +7,7 @@ use crate::samples::{
 };
 use harness_core::codec::{CodecError, decode_event, encode_ephemeral, encode_event};
 use harness_core::command::{Agency, Cause};
+use harness_core::configuration::{Configuration, HarnessConfiguration};
 use harness_core::content::{Part, Role};
 use harness_core::event::{
     CancelReason, Class, CompactionReason, Decided, DeliveryState, DeltaOp, Event, EventBody,
@@ -26,6 +27,22 @@ fn failure() -> Failure {
     }
 }
 
+fn configuration() -> Configuration {
+    Configuration {
+        workspace_root: Some("/work".into()),
+        harnesses: [(
+            "demo/planner".parse().unwrap(),
+            HarnessConfiguration {
+                declares: "demo/planner".parse().unwrap(),
+                version: "1.2.0".into(),
+                contract: Some("0.1.0".into()),
+                loop_modes: vec!["review".into()],
+            },
+        )]
+        .into(),
+    }
+}
+
 fn bodies() -> Vec<(&'static str, EventBody)> {
     let (run_id, gate_id) = (run(), gate());
     let agent = "demo/planner".parse().unwrap();
@@ -40,6 +57,19 @@ fn bodies() -> Vec<(&'static str, EventBody)> {
                 model: Some("large".into()),
                 params: params(),
                 workspace_id: "main".parse().unwrap(),
+                configuration: None,
+            },
+        ),
+        (
+            "SessionStarted-configuration",
+            EventBody::SessionStarted {
+                project_id: "default".parse().unwrap(),
+                title: "Ship".into(),
+                agent: planner.clone(),
+                model: None,
+                params: params(),
+                workspace_id: "main".parse().unwrap(),
+                configuration: Some(configuration()),
             },
         ),
         ("SessionActive", EventBody::SessionActive {}),
@@ -56,6 +86,15 @@ fn bodies() -> Vec<(&'static str, EventBody)> {
             EventBody::ConfigurationAdopted {
                 epoch: 2,
                 agent: planner.clone(),
+                configuration: None,
+            },
+        ),
+        (
+            "ConfigurationAdopted-restored",
+            EventBody::ConfigurationAdopted {
+                epoch: 3,
+                agent: planner.clone(),
+                configuration: Some(configuration()),
             },
         ),
         (

@@ -333,7 +333,10 @@ fn s92_a_stopped_child_is_idle_and_can_be_told_more() {
     let _ = sim.delegate(LOOP, DelegateAct::Stop(child));
     let is_stopped = |sim: &Sim| sim.effect(|e| matches!(e, Effect::Stopped(_)));
     assert!(!sim.is_aborted(sim.runner()), "its parent goes on");
-    assert!(sim.session.state.loops.values().all(|l| !l.disarmed), "and may announce native turns");
+    assert!(
+        sim.session.state.loops.values().all(|l| !l.disarmed),
+        "and may announce native turns"
+    );
     for loop_id in [grandchild, child] {
         assert_eq!(is_stopped(&sim), 0, "it waits for all below it");
         let runner = sim.runner_of(loop_id);

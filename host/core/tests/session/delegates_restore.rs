@@ -213,7 +213,10 @@ fn s77_a_child_without_its_harness_is_closed() {
     let queued = sim.send_child(LOOP, child, false, false).unwrap();
     sim.session = restore_of(&sim.journal);
     sim.free = 8;
-    sim.feed(Input::Restore { lost: vec![child] });
+    sim.feed(Input::Restore {
+        lost: vec![child],
+        now: None,
+    });
     let of = &sim.session.state.loops[&child];
     assert!(of.closed && of.inbox.is_empty());
     assert_eq!(sim.count("LoopTombstoned"), 1);

@@ -18,6 +18,7 @@ mod compaction;
 mod contradictions;
 mod delegates;
 mod delegates_restore;
+mod drift;
 mod endings;
 mod faults;
 mod gates;

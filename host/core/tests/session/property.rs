@@ -422,7 +422,7 @@ impl Life {
                 sim.feed(Input::ShutdownExpired);
             }
             Act::Reopen => {
-                sim.feed(Input::Reopen);
+                sim.feed(Input::Reopen(None));
             }
             Act::Close => {
                 sim.feed(Input::Close);

@@ -332,7 +332,10 @@ fn s75_repairs_have_deterministic_ids() {
         let mut restored = restore_of(&scene.sim.journal);
         std::mem::swap(&mut restored, &mut scene.sim.session);
         let keys = |sim: &mut Sim| {
-            let decision = sim.decide(Input::Restore { lost: Vec::new() });
+            let decision = sim.decide(Input::Restore {
+                lost: Vec::new(),
+                now: None,
+            });
             decision.records.iter().map(Record::key).collect::<Vec<_>>()
         };
         let first = keys(&mut scene.sim);

@@ -196,14 +196,17 @@ fn matrix_closing_or_stopped_admits_nothing() {
 fn s102_a_stopped_session_is_taken_up_again() {
     let mut scene = turn_running();
     shut_down(&mut scene.sim);
-    assert_eq!(code(&scene.sim.feed(Input::Reopen)), "session_stopping");
+    assert_eq!(
+        code(&scene.sim.feed(Input::Reopen(None))),
+        "session_stopping"
+    );
     end(&mut scene);
     let sim = &mut scene.sim;
     let mark = sim.mark();
-    assert_eq!(sim.feed(Input::Reopen), Answer::Accepted);
+    assert_eq!(sim.feed(Input::Reopen(None)), Answer::Accepted);
     assert_eq!(sim.names_since(mark), ["RestoreStarted", "RestoreDone"]);
     assert_ne!(sim.status(), Status::Stopped);
-    sim.feed(Input::Reopen);
+    sim.feed(Input::Reopen(None));
     assert_eq!(sim.mark(), mark + 2, "a live session is left as it is");
     sim.crash();
     sim.running();

@@ -12,8 +12,9 @@ pub(crate) use ledger::Ledger;
 pub(crate) use values::*;
 
 use harness_core::codec;
+use harness_core::configuration::HarnessConfiguration;
 use harness_core::event::{Event, EventBody};
-use harness_core::ids::{CommandId, EventId, GateId, Ids, LoopId, SessionId, TurnId};
+use harness_core::ids::{CommandId, EventId, GateId, HarnessId, Ids, LoopId, SessionId, TurnId};
 use harness_core::provider::{
     ChannelError, DelegateResult, DelegationError, Features, HarnessInfo,
 };
@@ -55,6 +56,8 @@ pub(crate) struct Sim {
     pub(crate) ids: Counter,
     pub(crate) now: Timestamp,
     pub(crate) harness: Option<HarnessInfo>,
+    /// What harnesses are now, for the configuration of the session.
+    pub(crate) configurations: BTreeMap<HarnessId, HarnessConfiguration>,
     /// Slots of the pool nobody holds; negative while overdrawn (N8).
     pub(crate) free: i32,
     /// Loops that wish for one.
@@ -140,6 +143,7 @@ impl Sim {
                 model: None,
                 params: harness_core::provider::Params::new(),
                 workspace_id: "main".parse().unwrap(),
+                configuration: None,
             },
         );
         let looped = event(
@@ -163,6 +167,7 @@ impl Sim {
             },
             now,
             harness: Some(harness(HARNESS)),
+            configurations: BTreeMap::new(),
             free: 1,
             wants_slot: BTreeSet::new(),
             native_turns: true,
@@ -181,12 +186,14 @@ impl Sim {
     pub(crate) fn decide(&mut self, input: Input) -> Decision {
         self.now += SignedDuration::from_millis(1);
         let harness = self.harness.clone().map(Arc::new);
+        let configurations = self.configurations.clone();
         self.session.decide(
             input,
             &mut Cx {
                 now: self.now,
                 ids: &mut self.ids,
                 harness: &|_| harness.clone(),
+                configuration: &|id| configurations.get(id).cloned(),
                 slot_free: self.free > 0,
                 native_turns: self.native_turns,
                 inbox: self.inbox,
@@ -314,7 +321,10 @@ impl Sim {
         self.disk_full = false;
         self.ended.clear();
         self.session = restore_of(&self.journal);
-        self.feed(Input::Restore { lost: Vec::new() });
+        self.feed(Input::Restore {
+            lost: Vec::new(),
+            now: None,
+        });
     }
 
     /// Another session gives its slot back.

@@ -42,10 +42,11 @@ impl Actor {
                 self.show(&records, &encoded, first);
                 Ok(())
             }
+            Err(Failed::LeaseLost(holder)) => Err(self.taken_over(holder)),
             Err(failed) => {
                 let (definite, reason) = match failed {
                     Failed::Definite(reason) => (true, reason),
-                    Failed::Ambiguous(reason) => (false, reason),
+                    Failed::Ambiguous(reason) | Failed::LeaseLost(reason) => (false, reason),
                 };
                 tracing::error!(session = %self.id, %reason, definite, "an append failed");
                 metrics::counter!("harness_append_failures_total").increment(1);
@@ -55,6 +56,23 @@ impl Actor {
                 Err(Refused::StoreUnavailable)
             }
         }
+    }
+
+    /// Another holder has the session: nothing more is written here (S66). While it ends anyway,
+    /// that is no error.
+    fn taken_over(&mut self, holder: String) -> Refused {
+        let live = &self.session.live;
+        if live.closing || live.shutdown.is_some() || self.session.state.stopped {
+            tracing::debug!(session = %self.id, holder, "the lease was lost while the session ended");
+        } else {
+            tracing::error!(session = %self.id, holder, "the lease of the session is lost");
+        }
+        metrics::counter!("harness_leases_lost_total").increment(1);
+        let refused = Refused::SessionTakenOver {
+            holder: holder.clone(),
+        };
+        self.own.push_back(Input::LeaseLost(holder));
+        refused
     }
 
     async fn store(
@@ -94,7 +112,7 @@ impl Actor {
             expected_next: create.is_none().then_some(self.session.state.last_seq + 1),
             create,
             records: new,
-            projection: Some(projection(next)?),
+            projection: Some(projection(next).map_err(Failed::Definite)?),
             idempotency,
         };
         let begun = std::time::Instant::now();
@@ -104,7 +122,11 @@ impl Actor {
             Ok(_) => Ok(encoded),
             Err(JournalError::Ambiguous { reason }) => Err(Failed::Ambiguous(reason)),
             // Another opening writes this session: this actor must not go on.
-            Err(error @ (JournalError::LeaseLost { .. } | JournalError::OutOfOrder { .. })) => {
+            Err(JournalError::LeaseLost { holder }) => Err(Failed::LeaseLost(holder.map_or_else(
+                || "its lease was given back".to_owned(),
+                |holder| format!("{holder} holds it"),
+            ))),
+            Err(error @ JournalError::OutOfOrder { .. }) => {
                 Err(Failed::Ambiguous(error.to_string()))
             }
             Err(error) => Err(Failed::Definite(error.to_string())),
@@ -176,6 +198,8 @@ enum Failed {
     Definite(String),
     /// The store cannot tell.
     Ambiguous(String),
+    /// Nothing was written, and nothing will be: another holder has the session; who.
+    LeaseLost(String),
 }
 
 fn intent(scope: IdempotencyScope, key: Keyed) -> IdempotencyWrite {
@@ -198,9 +222,9 @@ fn kind_of(record: &Record) -> RecordKind {
     }
 }
 
-fn projection(state: &State) -> Result<Projection, Failed> {
+pub(super) fn projection(state: &State) -> Result<Projection, String> {
     let view = state.view();
-    let body = serde_json::to_vec(&view).map_err(|e| Failed::Definite(e.to_string()))?;
+    let body = serde_json::to_vec(&view).map_err(|e| e.to_string())?;
     Ok(Projection {
         project_id: state.project_id.clone(),
         status: view.status.as_str().into(),

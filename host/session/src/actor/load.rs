@@ -1,6 +1,6 @@
 //! Making an actor: a session read back from its journal, or a new one (§6.1, S70, S78).
 
-use super::Actor;
+use super::{Actor, restore};
 use crate::deps::Deps;
 use crate::fanout::Fanout;
 use crate::handle::{Handle, Published, PublishedLoop, Uses};
@@ -12,15 +12,11 @@ use harness_core::event::{Event, Runtime};
 use harness_core::ids::SessionId;
 use harness_core::provider::Workspace;
 use harness_core::refusal::Refused;
-use harness_core::session::{Input, Record, Session};
-use harness_journal::{Epoch, JournalError, RecordKind, WorkspaceTarget};
-use jiff::Timestamp;
+use harness_core::session::{Record, Session};
+use harness_journal::{Epoch, JournalError, Record as StoredRecord, RecordKind, WorkspaceTarget};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::mpsc;
-
-/// Records read at a time.
-const PAGE: usize = 1000;
 
 /// A session that is not in the journal yet.
 pub(crate) struct Birth {
@@ -63,29 +59,40 @@ pub(crate) struct Lanes {
 
 /// Reads or begins a session and repairs what a lost process left.
 pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Result<Actor, Refused> {
-    let id = origin.id();
-    let (session, epoch, birth) = match origin {
-        Origin::Journal(id) => {
-            let (session, epoch) = replay(&deps, id).await?;
-            (session, epoch, None)
-        }
+    let published = lanes.published.clone();
+    let mut actor = match origin {
+        Origin::Journal(id) => restore::restore(deps, id, lanes).await?,
         Origin::New {
+            id,
             started,
             loop_started,
-            ..
         } => {
             // With `create` the journal writes its fence first, then these.
             let records = vec![Record::Event(*started), Record::Event(*loop_started)];
-            let session = fold(&records, 2).map_err(|what| failed(id, &what))?;
-            (session, Epoch::FIRST, Some(Birth { records }))
+            let session = fold(&records, 2).map_err(|what| unfit(id, &what))?;
+            let workspace = workspace_of(&deps, &session).await?;
+            let birth = Some(Birth { records });
+            assemble(deps, id, session, Epoch::FIRST, birth, workspace, lanes)
         }
     };
-    let workspace = workspace_of(&deps, &session).await?;
-    let published = Arc::new(ArcSwap::from_pointee(Published::of(
-        &session,
-        workspace.clone(),
-    )));
-    let mut actor = Actor {
+    actor.publish();
+    // Set once, here: readers come after the session is ready.
+    let _ = published.set(actor.published.clone());
+    Ok(actor)
+}
+
+/// An actor around a session.
+pub(super) fn assemble(
+    deps: Arc<Deps>,
+    id: SessionId,
+    session: Session,
+    epoch: Epoch,
+    birth: Option<Birth>,
+    workspace: Option<Workspace>,
+    lanes: Lanes,
+) -> Actor {
+    let published = Published::of(&session, workspace.clone());
+    Actor {
         deps,
         id,
         session,
@@ -97,7 +104,7 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
         mailbox: lanes.mailbox,
         wake: Arc::default(),
         seats: BTreeMap::new(),
-        published,
+        published: Arc::new(ArcSwap::from_pointee(published)),
         fanout: Fanout::default(),
         runs: HashMap::new(),
         prepared: HashMap::new(),
@@ -119,21 +126,7 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
         dirty: true,
         retry_due: false,
         deleted: false,
-    };
-    if actor.birth.is_none() {
-        let lost = actor.lost_delegates();
-        let decision = actor.decide(Input::Restore { lost });
-        if !decision.records.is_empty() {
-            actor
-                .append(decision.records, decision.live, false, None)
-                .await?;
-            actor.own.clear();
-        }
     }
-    actor.publish();
-    // Set once, here: readers come after the session is ready.
-    let _ = lanes.published.set(actor.published.clone());
-    Ok(actor)
 }
 
 impl Published {
@@ -163,9 +156,8 @@ impl Published {
     }
 }
 
-fn failed(id: SessionId, what: &dyn std::fmt::Display) -> Refused {
-    tracing::error!(session = %id, reason = %what, "the session could not be restored");
-    metrics::counter!("harness_restore_failures_total").increment(1);
+fn unfit(id: SessionId, what: &dyn std::fmt::Display) -> Refused {
+    tracing::error!(session = %id, reason = %what, "a new session does not begin as one");
     Refused::Internal
 }
 
@@ -181,62 +173,43 @@ fn fold(records: &[Record], first: u64) -> Result<Session, String> {
     Ok(session)
 }
 
-/// Takes the lease, then reads every record up to its fence.
-async fn replay(deps: &Deps, id: SessionId) -> Result<(Session, Epoch), Refused> {
-    let lease = match deps
-        .journal
-        .open(id, Timestamp::now().as_millisecond())
-        .await
-    {
-        Ok(lease) => lease,
-        Err(JournalError::NotFound { .. }) => return Err(Refused::SessionNotFound(id.to_string())),
-        Err(error) => {
-            tracing::error!(session = %id, %error, "the session's journal could not be opened");
-            return Err(Refused::StoreUnavailable);
+/// Takes one stored record into the session that those before it made.
+///
+/// # Errors
+/// Why it is no record of this session.
+pub(super) fn fold_record(
+    session: &mut Option<Session>,
+    stored: &StoredRecord,
+) -> Result<(), String> {
+    let seq = stored.seq;
+    let record = match stored.kind {
+        RecordKind::Fence => {
+            if let Some(session) = session {
+                session.state.last_seq = seq;
+            }
+            return Ok(());
+        }
+        RecordKind::Command => {
+            Record::Command(decode_command(&stored.bytes).map_err(|e| e.to_string())?)
+        }
+        RecordKind::Event | RecordKind::GatePrepared => {
+            Record::Event(decode_event(&stored.bytes).map_err(|e| e.to_string())?)
         }
     };
-    let mut session: Option<Session> = None;
-    let mut next = Some(1);
-    while let Some(from) = next {
-        let page = deps
-            .journal
-            .read(id, from, PAGE)
-            .await
-            .map_err(|e| failed(id, &e))?;
-        for stored in page.records {
-            let record = match stored.kind {
-                RecordKind::Fence => {
-                    if let Some(session) = &mut session {
-                        session.state.last_seq = stored.seq;
-                    }
-                    continue;
-                }
-                RecordKind::Command => {
-                    Record::Command(decode_command(&stored.bytes).map_err(|e| failed(id, &e))?)
-                }
-                RecordKind::Event | RecordKind::GatePrepared => {
-                    Record::Event(decode_event(&stored.bytes).map_err(|e| failed(id, &e))?)
-                }
-            };
-            match (&mut session, &record) {
-                (Some(session), _) => session
-                    .replay(&record, stored.seq)
-                    .map_err(|e| failed(id, &e))?,
-                (none, Record::Event(event)) => {
-                    *none = Some(Session::begin(event, stored.seq).map_err(|e| failed(id, &e))?);
-                }
-                (_, Record::Command(_)) => {
-                    return Err(failed(id, &"a journal begins with an event"));
-                }
-            }
+    match (session, &record) {
+        (Some(session), _) => session.replay(&record, seq).map_err(|e| e.to_string()),
+        (none, Record::Event(event)) => {
+            *none = Some(Session::begin(event, seq).map_err(|e| e.to_string())?);
+            Ok(())
         }
-        next = page.next;
+        (_, Record::Command(_)) => Err("a journal begins with an event".into()),
     }
-    let session = session.ok_or_else(|| failed(id, &"the journal holds no session"))?;
-    Ok((session, lease.epoch))
 }
 
-async fn workspace_of(deps: &Deps, session: &Session) -> Result<Option<Workspace>, Refused> {
+pub(super) async fn workspace_of(
+    deps: &Deps,
+    session: &Session,
+) -> Result<Option<Workspace>, Refused> {
     let id = session.state.workspace_id.clone();
     let stored = deps
         .catalog
@@ -262,8 +235,9 @@ impl Actor {
     pub(super) async fn park(&mut self) -> bool {
         self.quiet_since = Some(tokio::time::Instant::now());
         self.fanout.sweep();
-        // The row of a faulted session is behind what its actor knows.
-        let faulted = self.session.live.faulted.is_some();
+        // The row of a faulted session is behind what its actor knows. One that was taken over is
+        // somebody else's to show.
+        let faulted = self.session.live.faulted.is_some() && !self.is_taken_over();
         let wanted = !self.fanout.is_empty() || !self.ordinary.is_empty();
         if faulted || wanted || !self.priority.is_empty() {
             return false;

@@ -14,6 +14,7 @@ mod instance;
 mod load;
 mod message;
 mod publish;
+mod restore;
 mod seat;
 mod shutdown;
 mod sink;
@@ -23,6 +24,7 @@ pub(crate) use load::{Birth, Origin as Source};
 pub(crate) use message::*;
 
 use crate::deps::{Deps, TimeOrdered};
+use crate::drift::configuration;
 use crate::fanout::Fanout;
 use crate::handle::{Handle, Published, Readiness, Uses};
 use crate::requests::{Delivery, Keyed};
@@ -397,7 +399,11 @@ impl Actor {
         }
     }
 
-    pub(super) fn decide(&mut self, input: Input) -> Decision {
+    pub(super) fn decide(&mut self, mut input: Input) -> Decision {
+        if let Input::Reopen(now) = &mut input {
+            let (state, workspace) = (&self.session.state, self.workspace.as_ref());
+            *now = Some(Box::new(configuration(&self.deps, state, workspace)));
+        }
         if self.may_take_slot(&input) && self.offered.is_none() {
             self.offered = self.deps.slots.try_take();
         }
@@ -407,6 +413,7 @@ impl Actor {
             now: Timestamp::now(),
             ids: &mut ids,
             harness: &|id| harnesses.get(id)?.info(),
+            configuration: &|id| harnesses.get(id)?.configuration(),
             slot_free: self.offered.is_some(),
             native_turns: self.deps.config.native_turns,
             inbox: self.deps.config.inbox,

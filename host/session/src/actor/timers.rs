@@ -4,6 +4,7 @@
 use super::{Actor, ReserveCall};
 use harness_core::event::{Event, EventBody};
 use harness_core::ids::{EventId, LoopId, TurnId};
+use harness_core::session::Fault;
 use jiff::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -11,20 +12,17 @@ use tokio::time::Instant;
 /// Shortest time between two notifications of changed command state (G7).
 const NOTIFY_EVERY: Duration = Duration::from_millis(250);
 
-/// How soon a stopped session gives its lease back when nobody holds it.
+/// How soon a session that was stopped, or taken over, leaves memory when nobody holds it.
 const STOPPED_PARK: Duration = Duration::from_millis(100);
 
 impl Actor {
     pub(super) fn next_wake(&self) -> Option<Instant> {
-        let config = &self.deps.config;
+        let instance_idle = self.instance_idle();
         let waiting = self.waiting.iter().map(|(_, deadline)| *deadline);
         let seats = self.seats.values().flat_map(|seat| {
             let open = seat.instance.is_some();
             let idle = seat.quiet_since.filter(|_| open);
-            [
-                seat.notify_due,
-                idle.map(|since| since + config.instance_idle),
-            ]
+            [seat.notify_due, idle.map(|since| since + instance_idle)]
         });
         let park = self.quiet_since.filter(|_| !self.has_instance());
         waiting
@@ -58,10 +56,24 @@ impl Actor {
 
     fn park_after(&self) -> Duration {
         let after = self.deps.config.park_after;
-        if self.session.state.stopped {
+        if self.session.state.stopped || self.is_taken_over() {
             after.min(STOPPED_PARK)
         } else {
             after
+        }
+    }
+
+    /// Another holder has the session: what is left of it here is in the way.
+    pub(super) fn is_taken_over(&self) -> bool {
+        let fault = self.session.live.faulted.as_ref();
+        fault.is_some_and(Fault::is_lease_lost)
+    }
+
+    fn instance_idle(&self) -> Duration {
+        if self.is_taken_over() {
+            Duration::ZERO
+        } else {
+            self.deps.config.instance_idle
         }
     }
 
@@ -70,7 +82,7 @@ impl Actor {
     }
 
     fn drop_instance_if_idle(&mut self, loop_id: LoopId, now: Instant) {
-        let idle = self.deps.config.instance_idle;
+        let idle = self.instance_idle();
         let seat = self.seat(loop_id);
         let Some(since) = seat.quiet_since.filter(|_| seat.instance.is_some()) else {
             return;

@@ -51,7 +51,7 @@ impl Scene {
 
 #[tokio::test]
 async fn s62_the_end_of_a_turn_that_cannot_be_written() {
-    for fault in [Fault::Full, Fault::Unavailable, Fault::LeaseLost] {
+    for fault in [Fault::Full, Fault::Unavailable] {
         let scene = turn_running().await;
         scene.world.faults.fail_next(fault);
         scene.finish_faulted().await;

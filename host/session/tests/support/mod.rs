@@ -1,9 +1,11 @@
 //! A host over a real store and scripted harnesses, and the verbs that tests are written in.
 
+pub mod decider;
 pub mod instance;
 pub mod probe;
 pub mod seat;
 
+use decider::Decider;
 use harness_core::ids::{ProjectId, SessionId, WorkspaceId};
 use harness_core::provider::Params;
 use harness_core::refusal::Refused;
@@ -76,6 +78,7 @@ pub struct World {
     pub other: Arc<Probe>,
     pub shelf: Arc<Shelf>,
     pub hooks: Arc<Hooks>,
+    pub decider: Arc<Decider>,
     pub faults: FaultJournal,
     pub store: SqliteStore,
     pub config: HostConfig,
@@ -101,7 +104,8 @@ impl World {
         let shelf = Arc::new(Shelf::default());
         shelf.put(&probe);
         shelf.put(&other);
-        Self::open(dir, config, probe, other, shelf, None).await
+        let decider = Arc::default();
+        Self::open(dir, config, probe, other, shelf, decider, None, |_| {}).await
     }
 
     /// As [`World::with`] under a paused clock, which then moves by [`forward`] alone: store
@@ -115,19 +119,24 @@ impl World {
         world
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what a world is made of")]
     async fn open(
         dir: TempDir,
         config: HostConfig,
         probe: Arc<Probe>,
         other: Arc<Probe>,
         shelf: Arc<Shelf>,
+        decider: Arc<Decider>,
         still: Option<std::sync::mpsc::Sender<()>>,
+        plan: impl FnOnce(&FaultJournal),
     ) -> Self {
         let store = SqliteStore::open(&SqliteOptions::new(dir.path().join("data"))).unwrap();
         let faults = FaultJournal::new(Arc::new(store.clone()));
+        plan(&faults);
         let hooks = Arc::new(Hooks::default());
         let host = Host::new(Parts {
             observer: hooks.clone(),
+            drift: decider.clone(),
             ..Parts::new(
                 Arc::new(faults.clone()),
                 Arc::new(store.clone()),
@@ -142,6 +151,7 @@ impl World {
             other,
             shelf,
             hooks,
+            decider,
             faults,
             store,
             config,
@@ -164,6 +174,11 @@ impl World {
 
     /// The process dies here and a new one comes up over the same store.
     pub async fn restart(self) -> Self {
+        self.restart_with(|_| {}).await
+    }
+
+    /// As [`World::restart`], with a store that fails as planned.
+    pub async fn restart_with(self, plan: impl FnOnce(&FaultJournal)) -> Self {
         // What the dead process still does reaches neither store nor provider.
         self.faults.hold();
         for probe in [&self.probe, &self.other] {
@@ -178,10 +193,11 @@ impl World {
             probe,
             other,
             shelf,
+            decider,
             _still,
             ..
         } = self;
-        Self::open(dir, config, probe, other, shelf, _still).await
+        Self::open(dir, config, probe, other, shelf, decider, _still, plan).await
     }
 
     /// A draft on the first harness and the default workspace.

@@ -4,6 +4,7 @@
 use super::instance::ProbeInstance;
 use super::patient;
 use harness_core::abort::{AbortReason, AbortSignal};
+use harness_core::configuration::HarnessConfiguration;
 use harness_core::ids::{CommandId, HarnessId};
 use harness_core::operation::{CommandState, Execution, NativeCommand, Operation};
 use harness_core::provider::*;
@@ -147,6 +148,8 @@ pub struct Probe {
     pub status: Mutex<HarnessStatus>,
     pub state: Mutex<CommandState>,
     pub instances: Mutex<Vec<Arc<ProbeInstance>>>,
+    /// What its component declares to be, if not what it is installed as.
+    pub declares: Mutex<Option<HarnessId>>,
     pub discovered: Mutex<Vec<DiscoveryContext>>,
     pub prepared: Mutex<Vec<(OperationContext, Operation)>>,
     pub hold_discovery: AtomicBool,
@@ -188,6 +191,7 @@ impl Probe {
                 ..CommandState::default()
             }),
             instances: Mutex::default(),
+            declares: Mutex::default(),
             discovered: Mutex::default(),
             prepared: Mutex::default(),
             hold_discovery: false.into(),
@@ -300,6 +304,17 @@ impl Harness for Probe {
 
     fn info(&self) -> Option<Arc<HarnessInfo>> {
         Some(self.info.lock().unwrap().clone())
+    }
+
+    fn configuration(&self) -> Option<HarnessConfiguration> {
+        let info = self.info.lock().unwrap();
+        let declares = self.declares.lock().unwrap().clone();
+        Some(HarnessConfiguration {
+            declares: declares.unwrap_or_else(|| self.id.clone()),
+            version: info.version.clone(),
+            contract: Some("0.1.0".into()),
+            loop_modes: info.loop_modes.iter().map(|m| m.name.clone()).collect(),
+        })
     }
 
     fn status(&self) -> HarnessStatus {

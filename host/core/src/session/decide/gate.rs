@@ -177,8 +177,8 @@ impl Out<'_, '_> {
     }
 
     pub(super) fn answer(&mut self, origin: Origin, gate_id: GateId, reply: GateReply) -> Answer {
-        if self.live.faulted.is_some() {
-            return self.refuse(Refused::SessionFaulted);
+        if let Some(fault) = &self.live.faulted {
+            return self.refuse(fault.refused());
         }
         let Some(gate) = self.gate(gate_id) else {
             return self.refuse(Refused::GateNotFound);

@@ -43,6 +43,9 @@ impl Out<'_, '_> {
             model: model.clone(),
             effort: None,
         };
+        let adopted = self
+            .configuration_with(&harness_id)
+            .filter(|_| !self.knows_harness(&harness_id));
         self.loop_event(
             loop_id,
             EventBody::LoopStarted {
@@ -61,7 +64,16 @@ impl Out<'_, '_> {
                 },
             );
         }
+        if let Some(configuration) = adopted {
+            // A harness that the session did not have: restores are compared with what it is now.
+            self.session_event(self.adopts(configuration));
+        }
         Answer::Accepted
+    }
+
+    fn knows_harness(&self, id: &HarnessId) -> bool {
+        let adopted = self.session.state.configuration.as_ref();
+        adopted.is_some_and(|c| c.harnesses.contains_key(id))
     }
 
     pub(super) fn set_active_loop(&mut self, loop_id: LoopId) -> Answer {
@@ -155,8 +167,8 @@ impl Out<'_, '_> {
 
     /// A loop whose settings can be changed, with what its harness declares.
     fn changeable(&self, loop_id: LoopId) -> Result<(&LoopState, Arc<HarnessInfo>), Refused> {
-        if self.live.faulted.is_some() {
-            return Err(Refused::SessionFaulted);
+        if let Some(fault) = &self.live.faulted {
+            return Err(fault.refused());
         }
         if self.closed().is_some() {
             return Err(Refused::LoopShuttingDown);

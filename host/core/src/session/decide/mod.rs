@@ -23,8 +23,8 @@ pub use compact::{MAX_COMPACT_WAITERS, MAX_SUMMARY};
 pub use loops::MAX_LOOPS;
 
 use super::{
-    Answer, Cx, Decision, Effect, Input, InvocationId, Kind, Live, LoopState, Origin, Record,
-    Session,
+    Answer, Cx, Decision, Effect, Fault, Input, InvocationId, Kind, Live, LoopState, Origin,
+    Record, Session,
 };
 use crate::command::{Agency, Cause, Command, CommandBody, CommandHeader};
 use crate::event::{Class, Event, EventBody};
@@ -90,7 +90,7 @@ fn is_refusable(input: &Input) -> bool {
             | Input::SetLoopMode { .. }
             | Input::ChangeInference { .. }
             | Input::Compact { .. }
-            | Input::Reopen
+            | Input::Reopen(_)
             | Input::Announce { .. }
             | Input::Delegate(_)
     )
@@ -227,12 +227,13 @@ impl Out<'_, '_> {
                 Answer::None
             }
             Input::Advance => self.advance(),
-            Input::Restore { lost } => self.restore(&lost),
+            Input::Restore { lost, now } => self.restore(&lost, now.as_deref()),
             Input::Shutdown(origin) => self.shutdown(origin),
             Input::ShutdownExpired => self.shutdown_expired(),
-            Input::Reopen => self.reopen(),
+            Input::Reopen(now) => self.reopen(now.as_deref()),
             Input::Close => self.close(),
-            Input::Fault(reason) => self.fault(reason),
+            Input::Fault(reason) => self.fault(Fault::Refused(reason)),
+            Input::LeaseLost(holder) => self.fault(Fault::LeaseLost(holder)),
         }
     }
 
@@ -356,8 +357,8 @@ impl Out<'_, '_> {
 
     /// Why the session admits no work at all, whatever it is.
     fn closed(&self) -> Option<Refused> {
-        if self.live.faulted.is_some() {
-            Some(Refused::SessionFaulted)
+        if let Some(fault) = &self.live.faulted {
+            Some(fault.refused())
         } else if self.session.state.stopped {
             Some(Refused::SessionStopped)
         } else if self.live.shutdown.is_some() {

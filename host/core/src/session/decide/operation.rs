@@ -195,8 +195,8 @@ impl Out<'_, '_> {
         code: String,
         message: String,
     ) -> Answer {
-        if self.live.faulted.is_some() {
-            return self.refuse(Refused::SessionFaulted);
+        if let Some(fault) = &self.live.faulted {
+            return self.refuse(fault.refused());
         }
         let state = &self.session.state;
         let (session_id, loop_id, harness_id) = (state.id, state.active_loop, state.agent.clone());

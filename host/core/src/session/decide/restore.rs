@@ -6,6 +6,7 @@ use super::Out;
 use super::ending::failure;
 use super::queue::cause_of;
 use crate::command::Cause;
+use crate::configuration::Configuration;
 use crate::event::{CancelReason, CompactionReason, EventBody, InterruptReason};
 use crate::gate::CloseReason;
 use crate::ids::{EventId, LoopId, TurnId};
@@ -13,8 +14,13 @@ use crate::session::{Answer, LoopState};
 use crate::view::{OutcomeStatus, Status};
 
 impl Out<'_, '_> {
-    pub(super) fn restore(&mut self, lost: &[LoopId]) -> Answer {
-        if !self.session.state.needs_repair() {
+    /// A session that was shut down adopts nothing by being read: that is for [`Self::reopen`].
+    ///
+    /// [`Self::reopen`]: Self::reopen
+    pub(super) fn restore(&mut self, lost: &[LoopId], now: Option<&Configuration>) -> Answer {
+        let now = now.filter(|_| !self.session.state.stopped);
+        let adopted = now.and_then(|now| self.session.state.adoption(now));
+        if adopted.is_none() && !self.session.state.needs_repair() {
             return Answer::None;
         }
         let at = self.session.state.last_seq;
@@ -26,6 +32,11 @@ impl Out<'_, '_> {
             Cause::default(),
             EventBody::RestoreStarted {},
         );
+        if let Some(configuration) = adopted {
+            let what = format!("configuration {at}");
+            let body = self.adopts(configuration);
+            self.repair(&what, LoopId::ZERO, TurnId::ZERO, Cause::default(), body);
+        }
         for l in &loops {
             for (waiter, committed) in &l.compact_waiters {
                 let lost = CompactionReason::Interrupted;
@@ -98,6 +109,14 @@ impl Out<'_, '_> {
             EventBody::RestoreDone {},
         );
         Answer::Accepted
+    }
+
+    pub(super) fn adopts(&self, configuration: Configuration) -> EventBody {
+        EventBody::ConfigurationAdopted {
+            epoch: self.session.state.config_epoch + 1,
+            agent: self.session.state.agent.clone(),
+            configuration: Some(configuration),
+        }
     }
 
     /// An intent without outcome is never re-sent: its effect is unknown (R80, S54).

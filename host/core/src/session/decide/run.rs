@@ -15,7 +15,9 @@ use crate::ids::{CommandId, LoopId};
 use crate::operation::Execution;
 use crate::provider::{CallError, ChannelError, DelegationError, Outcome, Params, Refusal};
 use crate::refusal::Refused;
-use crate::session::{Answer, Effect, Ending, Invocation, InvocationId, Invoked, Kind, Late};
+use crate::session::{
+    Answer, Effect, Ending, Fault, Invocation, InvocationId, Invoked, Kind, Late,
+};
 use crate::view::{OperationResult, OutcomeStatus, ParamsEffective, Status};
 
 /// Largest step group, in bytes of its stored form. Any message fits one.
@@ -364,9 +366,9 @@ impl Out<'_, '_> {
             run_id,
             params_effective: resolution.effective,
         };
-        if self.live.faulted.is_some() {
+        if let Some(fault) = &self.live.faulted {
             // Nothing can be written: the caller must not take it for an outcome.
-            let result = Err(Box::new(Refused::SessionFaulted));
+            let result = Err(Box::new(fault.refused()));
             self.effect(Effect::Resolve {
                 command_id: entry.command_id,
                 result,
@@ -512,11 +514,11 @@ impl Out<'_, '_> {
 
     /// The journal refused an enduring event: nothing more is admitted, everybody who waits is
     /// told, what runs is aborted (S62).
-    pub(super) fn fault(&mut self, reason: String) -> Answer {
+    pub(super) fn fault(&mut self, fault: Fault) -> Answer {
         if self.live.faulted.is_some() {
             return Answer::None;
         }
-        self.live.faulted = Some(reason);
+        self.live.faulted = Some(fault);
         let error = ChannelError::Failed("the session is faulted".into());
         let ids: Vec<InvocationId> = self
             .live

@@ -2,6 +2,7 @@
 
 use super::Out;
 use crate::command::Cause;
+use crate::configuration::Configuration;
 use crate::event::EventBody;
 use crate::ids::HarnessId;
 use crate::ids::{LoopId, TurnId};
@@ -54,12 +55,27 @@ impl Out<'_, '_> {
         );
         if let Some(agent) = swapped {
             let epoch = self.session.state.config_epoch + 1;
-            self.session_event(EventBody::ConfigurationAdopted { epoch, agent });
+            let configuration = self.configuration_with(&agent);
+            self.session_event(EventBody::ConfigurationAdopted {
+                epoch,
+                agent,
+                configuration,
+            });
             let active = self.active();
             self.effect(Effect::DisposeInstance(active));
             self.effect(Effect::NotifyState(active));
         }
         Answer::Accepted
+    }
+
+    /// The adopted configuration with that harness in it; `None` where nothing new is known.
+    pub(super) fn configuration_with(&self, harness: &HarnessId) -> Option<Configuration> {
+        let was = self.session.state.configuration.as_ref()?;
+        let now = Configuration {
+            workspace_root: None,
+            harnesses: [(harness.clone(), (self.cx.configuration)(harness)?)].into(),
+        };
+        Some(was.adopting(&now)).filter(|next| next != was)
     }
 
     /// Saves a settings patch of a result. `Ok(None)`: there was none.

@@ -8,6 +8,7 @@ use super::Out;
 use super::ending::cancelled;
 use crate::abort::AbortReason;
 use crate::command::{Agency, Cause, CommandBody};
+use crate::configuration::Configuration;
 use crate::event::{CancelReason, CompactionReason, EventBody, InterruptReason};
 use crate::gate::CloseReason;
 use crate::ids::{LoopId, TurnId};
@@ -25,10 +26,11 @@ impl Out<'_, '_> {
         if self.live.shutdown.is_some() {
             return Answer::ShuttingDown;
         }
-        if self.live.faulted.is_some() {
+        if let Some(fault) = &self.live.faulted {
             // Its runners were aborted by the fault, and nothing can be written.
+            let refused = fault.refused();
             self.effect(Effect::ShutDown);
-            return self.refuse(Refused::SessionFaulted);
+            return self.refuse(refused);
         }
         let command_id = origin.command_id;
         self.live.shutdown = Some(command_id);
@@ -127,9 +129,9 @@ impl Out<'_, '_> {
     }
 
     /// `stopped` ends here; what was cancelled stays so.
-    pub(super) fn reopen(&mut self) -> Answer {
-        if self.live.faulted.is_some() {
-            return self.refuse(Refused::SessionFaulted);
+    pub(super) fn reopen(&mut self, now: Option<&Configuration>) -> Answer {
+        if let Some(fault) = &self.live.faulted {
+            return self.refuse(fault.refused());
         }
         if self.live.closing {
             return self.refuse(Refused::HostShuttingDown);
@@ -139,6 +141,12 @@ impl Out<'_, '_> {
         }
         if self.session.state.stopped {
             self.session_event(EventBody::RestoreStarted {});
+            // What drifted since the session was loaded is left for the next load to decide.
+            let state = &self.session.state;
+            let now = now.filter(|now| state.drift(now).is_empty());
+            if let Some(configuration) = now.and_then(|now| state.adoption(now)) {
+                self.session_event(self.adopts(configuration));
+            }
             self.session_event(EventBody::RestoreDone {});
         }
         Answer::Accepted
