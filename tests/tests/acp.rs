@@ -283,6 +283,132 @@ async fn a_real_agent_end_to_end() {
     assert_eq!(session.messages().await.len(), before.len() + 2);
 }
 
+/// Two installations of one component in one session: each loop has a process, a conversation and
+/// late output of its own, whichever of them is active or runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_loops_on_two_installations_do_not_mix() {
+    let Some((setup, logs)) = two_installations() else {
+        return;
+    };
+    let host = setup.start();
+    let client = host.client();
+    let session = client.prompted("test/one", "hello one").await;
+    session.until_idle().await;
+    let one = session.row().await["active_loop_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let two = session.begin_loop(json!({"agent": "test/two"})).await;
+    let ends = async |loop_id: &str, text: &str| {
+        let id = session.prompt_loop(loop_id, text).await;
+        let end = session.turn_end(&id).await;
+        assert_eq!(
+            (&end["type"], &end["loop_id"]),
+            (&json!("TurnDone"), &json!(loop_id))
+        );
+    };
+    ends(&two, "hello two").await;
+
+    // Late output of the loop that is not active, with the other one idle and then at work.
+    ends(&two, "late 1").await;
+    let late = async |loop_id: &str, times: usize| {
+        for _ in 0..200 {
+            let said = session.said_in(loop_id).await;
+            if said.iter().filter(|text| *text == "late news").count() == times {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{:?}", session.said_in(loop_id).await);
+    };
+    late(&two, 1).await;
+    let slow = session.prompt_loop(&one, "slow 60").await;
+    ends(&two, "late 1").await;
+    late(&two, 2).await;
+
+    // A stop of one loop is none of the other's: neither its turns nor its late output.
+    let stop = client
+        .post(&session.path("/interrupt"), json!({"loop_id": one}))
+        .await
+        .ok(200);
+    assert_eq!(stop["interrupted"], true);
+    assert_eq!(session.turn_end(&slow).await["type"], "TurnInterrupted");
+    ends(&two, "late 1").await;
+    late(&two, 3).await;
+    session.until_idle().await;
+    assert!(
+        !session
+            .said_in(&one)
+            .await
+            .contains(&"late news".to_owned())
+    );
+
+    // Each remembers what it was told, and nothing of the other.
+    for (loop_id, first, other) in [
+        (&one, "hello one", "hello two"),
+        (&two, "hello two", "hello one"),
+    ] {
+        ends(loop_id, "remember").await;
+        let said = session.said_in(loop_id).await;
+        assert!(
+            said.last().unwrap().ends_with(&format!("first: {first}")),
+            "{said:?}"
+        );
+        assert!(!said.iter().any(|text| text.contains(other)), "{said:?}");
+    }
+    for log in &logs {
+        assert_eq!(calls(log, "session/new"), 1, "{}", log.display());
+    }
+    let cancels = logs.iter().map(|log| calls(log, "session/cancel"));
+    assert_eq!(cancels.collect::<Vec<_>>(), [1, 0]);
+
+    // The same after a restart: each takes up its own conversation.
+    let host = host.kill().start();
+    let client = host.client();
+    let session = session.at(&client);
+    for (loop_id, first) in [(&one, "hello one"), (&two, "hello two")] {
+        let id = session.prompt_loop(loop_id, "remember").await;
+        assert_eq!(session.turn_end(&id).await["type"], "TurnDone");
+        let said = session.said_in(loop_id).await;
+        assert!(
+            said.last().unwrap().ends_with(&format!("first: {first}")),
+            "{said:?}"
+        );
+    }
+    for log in &logs {
+        assert_eq!(
+            (calls(log, "session/new"), calls(log, "session/load")),
+            (1, 1)
+        );
+    }
+}
+
+/// A host with the agent installed twice, and each installation's log of native calls.
+fn two_installations() -> Option<(Setup, [PathBuf; 2])> {
+    let python = python_with()?;
+    let mut setup = Setup::plain();
+    let script = root().join("tests/agents/sdk_agent.py");
+    let mut config = String::new();
+    let logs = ["one", "two"].map(|name| {
+        let (log, sessions) = (
+            setup.path(&format!("{name}.log")),
+            setup.path(&format!("{name}-sessions")),
+        );
+        let _ = write!(
+            config,
+            "[[provider]]\nid = \"test/{name}\"\ncomponent = {:?}\n[provider.config]\nquiet_ms = 400\n\
+             [provider.grants.state]\n[provider.grants.process.agent]\ncommand = [{python:?}, \"-u\", {script:?}]\n\
+             env = {{ ACP_AGENT_LOG = {log:?}, ACP_AGENT_SESSIONS = {sessions:?} }}\n",
+            guests::PROVIDER_ACP,
+        );
+        log
+    });
+    let file = setup.path("harness.toml");
+    std::fs::write(&file, config).unwrap();
+    setup.args = vec!["--config".to_owned(), file.display().to_string()];
+    Some((setup, logs))
+}
+
 async fn until_state(session: &Conversation, wanted: impl Fn(&Value) -> bool) -> Value {
     let mut events = session.events(None).await;
     let end = Instant::now() + harness_tests::PATIENCE;

@@ -381,6 +381,28 @@ fn late_output_becomes_a_native_turn_that_ends_by_quiet() {
 }
 
 #[test]
+fn late_output_after_late_output_is_a_turn_of_its_own() {
+    let agent = agent!();
+    let host = agent.host(&[("quiet_ms", "300")]);
+    for round in 1..=2 {
+        let turn = host.prompt("late 1").expect("a turn");
+        host.finish(turn).expect("completed");
+        for _ in 0..200 {
+            if host.native_turns().len() == round {
+                break;
+            }
+            host.advance(Duration::from_millis(25));
+        }
+        host.advance(Duration::from_millis(1_000));
+        assert_eq!(host.native_turns().len(), round);
+        assert!(!host.turn_live(), "ended by quiet");
+    }
+    let said = ["more will follow", "late news"].repeat(2);
+    assert_eq!(host.transcript(), said);
+    assert_eq!(agent.count("session/new"), 1, "in the one conversation");
+}
+
+#[test]
 fn n12_late_output_after_a_stop_is_dropped() {
     let agent = agent!();
     let host = agent.host(&[]);
