@@ -62,6 +62,7 @@ codes! {
     CompactionUnsupported = "compaction_unsupported", 400, "The harness cannot compact", "";
     GateActionInvalid = "gate_action_invalid", 400, "The gate does not offer this action", "";
     GateKindMismatch = "gate_kind_mismatch", 400, "The action belongs to another kind of gate", "";
+    PolicyUnsupported = "policy_unsupported", 400, "The gate cannot have this policy", "";
     ComponentRefused = "component_refused", 400, "The component cannot be installed", "";
     Unauthenticated = "unauthenticated", 401, "Authentication is required", "";
     Forbidden = "forbidden", 403, "The token does not allow this", "";

@@ -6,14 +6,13 @@ use futures::stream::{BoxStream, StreamExt};
 use futures::{FutureExt, future, stream};
 use harness_core::abort::AbortSignal;
 use harness_core::content::Message;
-use harness_core::gate::Gate;
 use harness_core::ids::{CommandId, LoopId, ProjectId, Seq, SessionId};
 use harness_core::provider::{BoxFuture, Harnesses};
 use harness_core::view::{OperationResult, QueuedInput, SessionView};
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, Workspace};
 use harness_session::{
     Caller, CommandStateRead, CommandStateView, CreateRequest, Created, Delivery, DraftRequest,
-    GateAnswer, Host, InputRequest, Keyed, LoopRequest, LoopRuntime, LoopWithModes,
+    GateAnswer, Host, InputRequest, Keyed, LoopRequest, LoopRuntime, LoopWithModes, OpenGate,
     OperationRequest, RowChange, SettingsRequest, ShutDown,
 };
 use std::sync::Arc;
@@ -168,7 +167,7 @@ impl Plane for Host {
         Host::interrupt(self, id, caller, loop_id).boxed()
     }
 
-    fn gates(&self, id: SessionId) -> Answer<'_, Vec<Gate>> {
+    fn gates(&self, id: SessionId) -> Answer<'_, Vec<OpenGate>> {
         Host::gates(self, id).boxed()
     }
 

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use harness_core::abort::AbortSignal;
 use harness_core::content::Message;
-use harness_core::gate::Gate;
 use harness_core::ids::{CommandId, LoopId, ProjectId, Seq, SessionId};
 use harness_core::provider::{BoxFuture, Harnesses};
 use harness_core::refusal::Refused;
@@ -16,8 +15,8 @@ use harness_core::view::{OperationResult, QueuedInput, SessionView};
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, Workspace};
 use harness_session::{
     Caller, CommandStateRead, CommandStateView, CreateRequest, Created, Delivery, DraftRequest,
-    GateAnswer, InputRequest, Keyed, LoopRequest, LoopRuntime, LoopWithModes, OperationRequest,
-    RowChange, SettingsRequest, ShutDown,
+    GateAnswer, InputRequest, Keyed, LoopRequest, LoopRuntime, LoopWithModes, OpenGate,
+    OperationRequest, RowChange, SettingsRequest, ShutDown,
 };
 use std::sync::Arc;
 
@@ -124,8 +123,8 @@ pub trait Plane: Send + Sync + 'static {
     /// Stops what runs (R67).
     fn interrupt(&self, id: SessionId, caller: Caller, loop_id: Option<LoopId>)
     -> Answer<'_, bool>;
-    /// Open gates, oldest first.
-    fn gates(&self, id: SessionId) -> Answer<'_, Vec<Gate>>;
+    /// Open gates, oldest first, with what only memory knows of them.
+    fn gates(&self, id: SessionId) -> Answer<'_, Vec<OpenGate>>;
     /// Answers a gate.
     fn answer(&self, id: SessionId, caller: Caller, answer: GateAnswer) -> Answer<'_, Delivery>;
     /// A page of the journal.

@@ -295,7 +295,7 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use harness_core::gate::ReplyError;
+    use harness_core::gate::{PolicyError, ReplyError};
     use harness_core::ids::CommandId;
     use harness_core::operation::OperationLimit;
     use harness_core::provider::{ChannelError, Refusal};
@@ -348,6 +348,12 @@ mod tests {
             (R::CompactionUnsupported, 400),
             (R::GateNotFound, 404),
             (R::GateNotReady, 409),
+            (
+                R::Policy(PolicyError::Unsupported("suspend_session".into())),
+                400,
+            ),
+            (R::Policy(PolicyError::Timeout), 400),
+            (R::Capacity("many"), 503),
             (
                 R::GateReply(ReplyError::KindMismatch {
                     kind: "permission",

@@ -1,7 +1,7 @@
 //! Why the host refuses a request: one closed set for admission, with the stable codes of
 //! requirements-operations §3. Statuses and problem documents are the API's business.
 
-use crate::gate::ReplyError;
+use crate::gate::{PolicyError, ReplyError};
 use crate::operation::OperationLimit;
 use crate::provider::CallError;
 use crate::view::OperationResult;
@@ -71,6 +71,12 @@ pub enum Refused {
     /// Unknown, resolved or abandoned gate.
     #[error("no open gate of that id; it may have been answered already")]
     GateNotFound,
+    /// A policy that a gate cannot have (S86).
+    #[error("{0}")]
+    Policy(#[from] PolicyError),
+    /// Something has as many as it may have.
+    #[error("{0}; try again when there are fewer")]
+    Capacity(&'static str),
     /// The gate is being claimed.
     #[error("the gate is being resolved; ask again for its state")]
     GateNotReady,
@@ -214,6 +220,9 @@ impl Refused {
             Self::LoopShuttingDown => "loop_shutting_down",
             Self::CompactionUnsupported => "compaction_unsupported",
             Self::GateNotFound => "gate_not_found",
+            Self::Policy(PolicyError::Unsupported(_)) => "policy_unsupported",
+            Self::Policy(PolicyError::Timeout) => "invalid_request",
+            Self::Capacity(_) => "capacity",
             Self::GateNotReady => "gate_not_ready",
             Self::GateReply(ReplyError::KindMismatch { .. }) => "gate_kind_mismatch",
             Self::GateReply(ReplyError::ActionInvalid { .. }) => "gate_action_invalid",
@@ -267,6 +276,7 @@ impl Refused {
                     | "no_free_slot"
                     | "status_changed"
                     | "gate_not_ready"
+                    | "capacity"
                     | "store_unavailable"
                     | "host_shutting_down"
                     | "request_withdrawn"

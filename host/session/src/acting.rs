@@ -1,6 +1,7 @@
 //! What a client asks for: prompts, operations, stops, answers, settings (S37, R42, R44, R45, S103).
 
 use crate::actor::{Fed, Msg};
+use crate::deps::Deps;
 use crate::handle::Handle;
 use crate::host::Host;
 use crate::operations::{Attempt, attempt, ready_harness};
@@ -9,12 +10,13 @@ use crate::requests::{
     SettingsRequest, ShutDown,
 };
 use harness_core::abort::AbortSignal;
-use harness_core::gate::{GateAsk, GateReply};
+use harness_core::gate::{Gate, GateAsk, GateReply};
 use harness_core::ids::{CommandId, LoopId, SessionId};
 use harness_core::refusal::Refused;
 use harness_core::session::{Answer, Input, Origin, check_model, effective_params, merge_params};
 use harness_core::view::{OperationResult, SessionView};
 use harness_journal::{IdempotencyScope, PermissionRule};
+use std::sync::Arc;
 use uuid::Uuid;
 
 impl Host {
@@ -163,7 +165,10 @@ impl Host {
     ) -> Result<Delivery, Refused> {
         let handle = self.live(id).await?;
         if matches!(answer.reply, GateReply::ApproveAlways) {
-            self.store_rules(&handle, &answer).await?;
+            // In a task of its own: what is claimed is answered or given back, whoever leaves.
+            let always = approve_always(self.deps().clone(), handle, caller, answer);
+            let always = tokio::spawn(always).await;
+            return always.unwrap_or(Err(Refused::Internal));
         }
         let input = Input::Answer {
             origin: origin(&caller),
@@ -171,35 +176,6 @@ impl Host {
             reply: answer.reply,
         };
         Ok(feed(&handle, &caller, input).await?.delivery)
-    }
-
-    async fn store_rules(&self, handle: &Handle, answer: &GateAnswer) -> Result<(), Refused> {
-        let snapshot = handle.call(|reply| Msg::Snapshot { reply }).await?;
-        let gate = snapshot
-            .gates
-            .into_iter()
-            .find(|g| g.gate_id == answer.gate_id);
-        let harness = |id: LoopId| {
-            let of = snapshot.loops.iter().find(|l| l.loop_id == id);
-            of.map_or_else(|| snapshot.session.agent.clone(), |l| l.agent.clone())
-        };
-        let gate = gate.ok_or(Refused::GateNotFound)?;
-        answer.reply.check(&gate.ask)?;
-        let GateAsk::Permission(request) = gate.ask else {
-            return Ok(());
-        };
-        let harness_id = harness(gate.loop_id);
-        let rule = |rule: String| PermissionRule {
-            harness_id: harness_id.clone(),
-            workspace_id: snapshot.session.workspace_id.clone(),
-            rule,
-        };
-        let rules = request.rules.into_iter().map(rule).collect();
-        self.deps()
-            .catalog
-            .store_rules(rules)
-            .await
-            .map_err(|_| Refused::StoreUnavailable)
     }
 
     /// Changes settings.
@@ -306,6 +282,61 @@ impl Host {
         let _ = self.deps().rows.send(RowChange::Deleted { id, project_id });
         Ok(())
     }
+}
+
+/// Claims the gate, stores the rules, answers. Nobody else answers meanwhile, and a store that
+/// fails leaves the gate open and the tool waiting (S80, S83).
+async fn approve_always(
+    deps: Arc<Deps>,
+    handle: Arc<Handle>,
+    caller: Caller,
+    answer: GateAnswer,
+) -> Result<Delivery, Refused> {
+    let GateAnswer { gate_id: id, reply } = answer;
+    let claim = Input::ClaimGate {
+        gate_id: id,
+        reply: reply.clone(),
+    };
+    let Answer::Claimed(gate) = feed_keyed(&handle, None, claim).await?.answer else {
+        return Err(Refused::Internal);
+    };
+    let gate_id = gate.gate_id;
+    let answered = match store_rules(&deps, &handle, *gate).await {
+        Ok(()) => {
+            let origin = origin(&caller);
+            let input = Input::AnswerClaimed {
+                origin,
+                gate_id,
+                reply,
+            };
+            feed(&handle, &caller, input).await.map(|fed| fed.delivery)
+        }
+        Err(refused) => Err(refused),
+    };
+    if answered.is_err() {
+        let _ = feed_keyed(&handle, None, Input::UnclaimGate(gate_id)).await;
+    }
+    answered
+}
+
+async fn store_rules(deps: &Deps, handle: &Handle, gate: Gate) -> Result<(), Refused> {
+    let GateAsk::Permission(request) = gate.ask else {
+        return Ok(());
+    };
+    let published = handle.published()?;
+    let of = published.loops.iter().find(|l| l.id == gate.loop_id);
+    let harness_id = of.map_or_else(|| published.view.agent.clone(), |l| l.harness.clone());
+    let rule = |rule: String| PermissionRule {
+        harness_id: harness_id.clone(),
+        workspace_id: published.view.workspace_id.clone(),
+        rule,
+    };
+    let rules = request.rules.into_iter().map(rule).collect();
+    let stored = deps.catalog.store_rules(rules).await;
+    stored.map_err(|error| {
+        tracing::error!(%error, "the rules of an approval were not stored");
+        Refused::StoreUnavailable
+    })
 }
 
 pub(crate) async fn feed(handle: &Handle, caller: &Caller, input: Input) -> Result<Fed, Refused> {

@@ -69,6 +69,7 @@ impl RunChannel {
         let timeout = match ask {
             GateAsk::Permission(_) => policies.permission,
             GateAsk::AskUser(_) => policies.ask_user,
+            GateAsk::Form(_) | GateAsk::OpenUrl(_) => None,
         };
         let asked = self
             .ask_actor(|reply| Msg::Ask {

@@ -6,6 +6,7 @@ use crate::deps::Deps;
 use crate::directory::Directory;
 use crate::drafts::Drafts;
 use crate::drift::{DriftDecider, default_decider};
+use crate::gate_host::GateHost;
 use crate::handle::Handle;
 use crate::observer::{NoObserver, SessionObserver};
 use crate::slots::Slots;
@@ -117,6 +118,15 @@ impl Host {
                 closing: AtomicBool::new(false),
             }),
         }
+    }
+
+    /// As [`Host::new`], with the handle that opens gates of the host. There is no other way to
+    /// one (S30).
+    #[must_use]
+    pub fn with_gate_host(parts: Parts) -> (Self, GateHost) {
+        let host = Self::new(parts);
+        let gates = GateHost::new(host.clone());
+        (host, gates)
     }
 
     pub(crate) fn deps(&self) -> &Arc<Deps> {

@@ -6,11 +6,10 @@ use crate::actor::Msg;
 use crate::handle::Handle;
 use crate::host::Host;
 use crate::operations::{before_reserve, check_workspace, ready_harness};
-use crate::requests::{CommandStateRead, CommandStateView, RowChange};
+use crate::requests::{CommandStateRead, CommandStateView, OpenGate, RowChange};
 use crate::subscription::{Follow, JournalPage, Subscription, journal_page};
 use harness_core::abort::AbortSignal;
 use harness_core::content::Message;
-use harness_core::gate::Gate;
 use harness_core::ids::{HarnessId, LoopId, Seq, SessionId};
 use harness_core::operation::CommandState;
 use harness_core::refusal::Refused;
@@ -92,12 +91,15 @@ impl Host {
         Ok(self.snapshot(id).await?.queued_inputs)
     }
 
-    /// Open gates.
+    /// Open gates, oldest first.
     ///
     /// # Errors
     /// As [`Host::snapshot`].
-    pub async fn gates(&self, id: SessionId) -> Result<Vec<Gate>, Refused> {
-        Ok(self.snapshot(id).await?.gates)
+    pub async fn gates(&self, id: SessionId) -> Result<Vec<OpenGate>, Refused> {
+        self.live(id)
+            .await?
+            .call(|reply| Msg::Gates { reply })
+            .await
     }
 
     /// The saved conversation of a loop, of the active one when none is named, oldest first.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use harness_core::content::Block;
 use harness_core::event::Runtime;
-use harness_core::gate::GateReply;
+use harness_core::gate::{Gate, GatePolicy, GateReply};
 use harness_core::ids::{
     CommandId, GateId, HarnessId, LoopId, ProjectId, RunId, Seq, SessionId, WorkspaceId,
 };
@@ -166,6 +166,17 @@ pub enum Delivery {
     Acknowledged,
     /// The component was lost meanwhile.
     Uncertain,
+}
+
+/// An open gate with what only memory knows of it (S117).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenGate {
+    /// The gate.
+    pub gate: Gate,
+    /// Who answers it when nobody does.
+    pub policy: GatePolicy,
+    /// The page to open, of an `open_url`; in no journal (S88).
+    pub url: Option<String>,
 }
 
 /// A gate answer.

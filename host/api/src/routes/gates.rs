@@ -10,11 +10,12 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use harness_core::gate::{Gate, GateReply, MAX_ANSWER};
+use harness_core::gate::{Gate, GatePolicy, GateReply, MAX_ANSWER};
 use harness_core::refusal::Refused;
-use harness_session::{Delivery, GateAnswer};
+use harness_session::{Delivery, GateAnswer, OpenGate};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Every word a gate of some kind takes.
 const ACTIONS: &str = "`approve_once`, `approve_always_workspace`, `deny`, `answer`, `decline`";
@@ -27,12 +28,23 @@ pub(crate) struct GateView {
     gate: Gate,
     /// Actions it takes, in the order to offer them.
     actions: Vec<String>,
+    /// Who answers it when nobody does.
+    policy: GatePolicy,
+    /// The page to open, of an `open_url`; told here alone, while the gate is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
 }
 
-impl From<Gate> for GateView {
-    fn from(gate: Gate) -> Self {
+impl From<OpenGate> for GateView {
+    fn from(open: OpenGate) -> Self {
+        let OpenGate { gate, policy, url } = open;
         let actions = gate.ask.actions().into_iter().map(str::to_owned).collect();
-        Self { gate, actions }
+        Self {
+            gate,
+            actions,
+            policy,
+            url,
+        }
     }
 }
 
@@ -60,16 +72,11 @@ pub(crate) struct Answer {
     action: String,
     /// With `deny`: why, at most 16 KiB.
     message: Option<String>,
-    /// With `answer`: the values.
-    values: Option<Values>,
-}
-
-/// Values of an answered question.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Values {
-    /// One list a question, in order; an empty list skips it. A string has at most 16 KiB.
-    answers: Vec<Vec<String>>,
+    /// With `answer`. To an `ask_user`: `answers`, one list a question, in order; an empty list
+    /// skips it. To a `form`: a value by the name of its field, of the field's type; fields that
+    /// are left out have their defaults. To an `open_url`: none. A text has at most 16 KiB.
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>)]
+    values: Option<Map<String, Value>>,
 }
 
 impl Answer {
@@ -96,10 +103,8 @@ impl Answer {
                 message => Ok(GateReply::Deny(message)),
             },
             "answer" => match self.values {
-                Some(values) => Ok(GateReply::Answer(values.answers)),
-                None => Err(Problem::invalid(
-                    "`values` is missing; send `{\"answers\": [[…], …]}`, one list a question",
-                )),
+                Some(values) => Ok(by_shape(values)),
+                None => Ok(GateReply::Confirm),
             },
             "decline" => Ok(GateReply::Decline),
             _ => Err(Problem::new(
@@ -110,14 +115,24 @@ impl Answer {
     }
 }
 
-/// How an accepted answer reached the provider.
+/// Questions and forms take values of different shapes; which of them the gate takes it knows
+/// itself.
+fn by_shape(values: Map<String, Value>) -> GateReply {
+    let lists = match values.get("answers") {
+        Some(lists) if values.len() == 1 => Vec::<Vec<String>>::deserialize(lists).ok(),
+        _ => None,
+    };
+    lists.map_or_else(|| GateReply::Fill(values), GateReply::Answer)
+}
+
+/// How an accepted answer reached who asked.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub(crate) struct Delivered {
     /// `acknowledged`: the waiting ask got it; `uncertain`: the component was lost meanwhile.
     delivery: DeliveryView,
 }
 
-/// How an accepted answer reached the provider.
+/// How an accepted answer reached who asked.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DeliveryView {
@@ -135,6 +150,8 @@ pub(crate) enum DeliveryView {
         ("approve" = (value = json!({"action": "approve_once"}))),
         ("deny" = (value = json!({"action": "deny", "message": "Not on a Friday."}))),
         ("answer" = (value = json!({"action": "answer", "values": {"answers": [["blue"], []]}}))),
+        ("fill in a form" = (value = json!({"action": "answer", "values": {"name": "Ada", "port": 8080}}))),
+        ("page opened" = (value = json!({"action": "answer"}))),
         ("decline" = (value = json!({"action": "decline"})))
     )),
     responses((status = 202, body = Delivered)))]

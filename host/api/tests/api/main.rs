@@ -14,6 +14,7 @@ mod auth;
 mod commands;
 mod document;
 mod guide;
+mod host_gates;
 mod idempotency;
 mod journey;
 mod lists;

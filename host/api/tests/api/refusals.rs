@@ -622,3 +622,18 @@ async fn s105_gate_answers_are_matched_to_their_gate() {
         .await;
     assert!(server.double.calls().is_empty());
 }
+
+#[tokio::test]
+async fn s89_an_answer_cannot_say_who_gave_it() {
+    let server = server().await;
+    let gate = at(&format!("/gates/{GATE}"));
+    for key in ["source", "caller", "agency"] {
+        let mut body = json!({"action": "approve_once"});
+        body[key] = json!("policy");
+        let problem = server
+            .refuses(post(&gate, body), 400, "invalid_request")
+            .await;
+        assert!(problem["detail"].as_str().unwrap().contains(key));
+    }
+    assert!(server.double.calls().is_empty());
+}

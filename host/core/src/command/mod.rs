@@ -8,11 +8,13 @@ mod validate;
 pub use validate::InvalidField;
 
 use crate::content::Block;
+use crate::gate::Shown;
 use crate::ids::{CommandId, GateId, HarnessId, LoopId, SessionId, ToolExecutionId};
 use crate::operation::{Execution, Operation};
 use crate::provider::TurnStart;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Whether a person or a machine wanted it. Stamped by the host, never by a caller (S31).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -188,6 +190,17 @@ pub enum Answer {
     },
 }
 
+/// What answers a gate, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Answers {
+    /// One entry a question, in order; none for a page that was opened.
+    Questions(Vec<Answer>),
+    /// Values of a form, by field.
+    Fields(BTreeMap<String, Shown>),
+}
+
 fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -301,9 +314,9 @@ pub enum CommandBody {
         /// The execution it belongs to.
         #[serde(default)]
         tool_execution_id: ToolExecutionId,
-        /// One entry a question; absent when declined.
+        /// What was given; absent when declined.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        answer: Option<Vec<Answer>>,
+        answer: Option<Answers>,
         /// Declined.
         #[serde(default, skip_serializing_if = "is_false")]
         decline: bool,

@@ -55,6 +55,7 @@ impl State {
             updated_at: event.at,
             active_loop: LoopId::ZERO,
             loops: indexmap::IndexMap::new(),
+            host_gates: indexmap::IndexMap::new(),
             settled: Status::Completed,
             stopped: false,
             error: None,
@@ -440,15 +441,19 @@ impl State {
                 };
             }
             EventBody::NativeOperationResolved { .. } => self.apply_resolved(event, cause, seq)?,
+            EventBody::GateOpened { gate } if gate.ask.is_hosts() => {
+                self.host_gates.insert(gate.gate_id, gate.clone());
+            }
             EventBody::GateOpened { gate } => {
                 self.loop_mut(event.loop_id, seq)?
                     .gates
                     .insert(gate.gate_id, gate.clone());
             }
             EventBody::GateResolved { gate_id, .. } => {
-                self.loop_mut(event.loop_id, seq)?
-                    .gates
-                    .shift_remove(gate_id);
+                if self.host_gates.shift_remove(gate_id).is_none() {
+                    let gates = &mut self.loop_mut(event.loop_id, seq)?.gates;
+                    gates.shift_remove(gate_id);
+                }
             }
             EventBody::GatePrepared { .. }
             | EventBody::PermissionRequested { .. }

@@ -5,7 +5,7 @@ use crate::abort::AbortReason;
 use crate::configuration::Configuration;
 use crate::content::{Block, Message, NewMessage, Usage};
 use crate::event::{Event, Runtime};
-use crate::gate::{ApprovalDecision, FormAnswer, GateAsk, GateReply};
+use crate::gate::{ApprovalDecision, FormAnswer, Gate, GateAsk, GateReply, HostAnswer};
 use crate::ids::{CommandId, GateId, HarnessId, LoopId};
 use crate::operation::{Execution, Operation};
 use crate::provider::{
@@ -226,6 +226,34 @@ pub enum Input {
         /// The answer.
         reply: GateReply,
     },
+    /// Claims a gate for an answer that needs something else first (S80); who claimed it answers
+    /// with [`Input::AnswerClaimed`], or gives it back.
+    ClaimGate {
+        /// The gate.
+        gate_id: GateId,
+        /// The answer that is to follow.
+        reply: GateReply,
+    },
+    /// Gives a claimed gate back.
+    UnclaimGate(GateId),
+    /// Answers a gate that was claimed for it.
+    AnswerClaimed {
+        /// Who.
+        origin: Origin,
+        /// The gate.
+        gate_id: GateId,
+        /// The answer.
+        reply: GateReply,
+    },
+    /// The host asks a person (S88).
+    OpenHostGate {
+        /// What, as it is stored.
+        ask: GateAsk,
+        /// The loop at which it is shown; the active one when absent.
+        loop_id: Option<LoopId>,
+    },
+    /// The opener of a host gate no longer wants it.
+    CloseHostGate(GateId),
     /// A new loop (S30).
     CreateLoop {
         /// Its id.
@@ -410,8 +438,10 @@ pub enum Answer {
     WaitForHandle,
     /// The command state moved on since the read: read again and compare (step 6).
     Reread,
-    /// An open gate: its answer comes as [`Effect::AnswerGate`].
+    /// An open gate: its answer comes as [`Effect::AnswerGate`] or [`Effect::AnswerHostGate`].
     Asked(GateId),
+    /// The gate is claimed.
+    Claimed(Box<Gate>),
     /// A stored rule answered the request.
     Approved(ApprovalDecision),
     /// The folded inputs.
@@ -509,6 +539,13 @@ pub enum Effect {
         id: LinkId,
         /// The result.
         result: Result<Box<DelegateResult>, DelegationError>,
+    },
+    /// A gate of the host has its answer, without what is only in memory.
+    AnswerHostGate {
+        /// The gate.
+        gate_id: GateId,
+        /// The answer.
+        answer: HostAnswer,
     },
     /// An announcement has its answer.
     AnswerAnnouncement {

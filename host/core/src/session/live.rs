@@ -35,6 +35,8 @@ pub struct Live {
     pub gates: BTreeMap<GateId, InvocationId>,
     /// Calls that wait for a delegate's result, by number.
     pub awaits: BTreeMap<LinkId, Await>,
+    /// Gates that are being answered, and wait for what has to come first (S80).
+    pub claimed: BTreeSet<GateId>,
     /// Last invocation number given.
     pub last_invocation: InvocationId,
 }

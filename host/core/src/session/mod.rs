@@ -19,7 +19,7 @@ mod sink;
 mod state;
 
 pub use apply::Contradiction;
-pub use decide::{MAX_COMPACT_WAITERS, MAX_LOOPS, MAX_SUMMARY};
+pub use decide::{MAX_COMPACT_WAITERS, MAX_HOST_GATES, MAX_LOOPS, MAX_SUMMARY};
 pub use history::History;
 pub use input::*;
 pub use live::*;

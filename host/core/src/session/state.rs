@@ -51,6 +51,8 @@ pub struct State {
     pub active_loop: LoopId,
     /// Its loops, in order of creation.
     pub loops: IndexMap<LoopId, LoopState>,
+    /// Open gates of the host, in order; they are no work of the session (S88).
+    pub host_gates: IndexMap<GateId, Gate>,
     /// How the last unit of work settled.
     pub settled: Status,
     /// It was shut down and not restored since (S94).
@@ -400,13 +402,14 @@ impl State {
     /// Whether the host must restore it at start (§6.1): something is open or unresolved.
     #[must_use]
     pub fn needs_recovery(&self) -> bool {
-        self.loops.values().any(|l| {
+        let open = |l: &LoopState| {
             l.turn.is_some()
                 || !l.operations.is_empty()
                 || !l.gates.is_empty()
                 || !l.inbox.is_empty()
                 || !l.compact_waiters.is_empty()
-        })
+        };
+        !self.host_gates.is_empty() || self.loops.values().any(open)
     }
 
     /// Whether a lost process left something that a restore writes down. Inputs that are held
@@ -428,7 +431,8 @@ impl State {
                 || !l.compact_waiters.is_empty()
         };
         let failed = self.restore_error.is_some() && !self.stopped;
-        self.active || failed || self.loops.values().any(open)
+        let asked = !self.host_gates.is_empty();
+        self.active || failed || asked || self.loops.values().any(open)
     }
 
     /// Inputs that wait, in loop order then queue order.
@@ -450,13 +454,13 @@ impl State {
         self.loops.values().flat_map(of_loop).collect()
     }
 
-    /// Open gates of all loops.
+    /// Open gates, oldest first.
     #[must_use]
     pub fn gates(&self) -> Vec<Gate> {
-        self.loops
-            .values()
-            .flat_map(|l| l.gates.values().cloned())
-            .collect()
+        let of_loops = self.loops.values().flat_map(|l| l.gates.values());
+        let mut gates: Vec<Gate> = of_loops.chain(self.host_gates.values()).cloned().collect();
+        gates.sort_by_key(|g| g.opened_at);
+        gates
     }
 
     /// Its loops as a client reads them.
@@ -498,7 +502,8 @@ impl State {
                 .primary_loop()
                 .and_then(|l| l.native_session_id.clone()),
             active_loop_id: self.active_loop,
-            open_gates: self.loops.values().map(|l| l.gates.len()).sum(),
+            open_gates: self.loops.values().map(|l| l.gates.len()).sum::<usize>()
+                + self.host_gates.len(),
             queued: waiting().filter(|w| !w.held).count(),
             held: waiting().filter(|w| w.held).count(),
             activities: Vec::new(),

@@ -4,13 +4,14 @@ use crate::golden;
 use crate::samples::{at, blocks, by_machine, by_user, command, gate, id, session, the_loop};
 use harness_core::codec::{decode_command, encode_command};
 use harness_core::command::{
-    Answer, AppendClass, ApproveAction, Command, CommandBody, CommandHeader, DeliveryPhase,
-    ProcessNotice, ProcessState,
+    Answer, Answers, AppendClass, ApproveAction, Command, CommandBody, CommandHeader,
+    DeliveryPhase, ProcessNotice, ProcessState,
 };
+use harness_core::gate::{FieldValue, Shown};
 use harness_core::operation::{Execution, Operation};
 use harness_core::provider::TurnStart;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn input(no_fold: bool, fold_only: bool) -> CommandBody {
     CommandBody::UserInput {
@@ -79,7 +80,7 @@ fn approval(action: ApproveAction) -> CommandBody {
     }
 }
 
-fn reply(answer: Option<Vec<Answer>>) -> CommandBody {
+fn reply(answer: Option<Answers>) -> CommandBody {
     CommandBody::ProvideUserInput {
         session_id: session(),
         loop_id: the_loop(),
@@ -88,6 +89,18 @@ fn reply(answer: Option<Vec<Answer>>) -> CommandBody {
         decline: answer.is_none(),
         answer,
     }
+}
+
+fn filled() -> BTreeMap<String, Shown> {
+    let value = |name: &str, value| (name.to_owned(), Shown::Value(value));
+    [
+        value("public", FieldValue::Boolean(true)),
+        value("port", FieldValue::Integer(8080)),
+        value("host", FieldValue::Text("localhost".into())),
+        value("tags", FieldValue::Choices(vec!["a".into(), "b".into()])),
+        ("key".to_owned(), Shown::REDACTED),
+    ]
+    .into()
 }
 
 /// Every command type, in every shape that has bytes of its own.
@@ -165,11 +178,21 @@ pub(crate) fn all() -> Vec<(String, Command)> {
         (
             "ProvideUserInput",
             by_user(),
-            reply(Some(vec![
+            reply(Some(Answers::Questions(vec![
                 Answer::Values(vec!["left".into(), "mine".into()]),
                 Answer::Values(Vec::new()),
                 Answer::Redacted { redacted: true },
-            ])),
+            ]))),
+        ),
+        (
+            "ProvideUserInput-form",
+            by_user(),
+            reply(Some(Answers::Fields(filled()))),
+        ),
+        (
+            "ProvideUserInput-opened",
+            by_user(),
+            reply(Some(Answers::Questions(Vec::new()))),
         ),
         ("ProvideUserInput-decline", by_user(), reply(None)),
         (

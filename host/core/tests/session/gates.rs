@@ -457,3 +457,167 @@ fn s68_a_form_that_fits_no_record_opens_no_gate() {
     ));
     assert!(sim.session.live.faulted.is_none());
 }
+
+#[test]
+fn s80_s82_a_gate_that_is_being_claimed_is_not_ready_for_anybody_else() {
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, permission(&["shell:ls"]));
+    let claim = |sim: &mut Sim| {
+        sim.feed(Input::ClaimGate {
+            gate_id: gate,
+            reply: GateReply::ApproveAlways,
+        })
+    };
+    let mark = sim.mark();
+    assert!(matches!(claim(&mut sim), Answer::Claimed(found) if found.gate_id == gate));
+    assert!(sim.names_since(mark).is_empty(), "in memory only");
+    assert_eq!(code(&claim(&mut sim)), "gate_not_ready");
+    let other = sim.answer(gate, GateReply::Deny(None));
+    assert_eq!(code(&other), "gate_not_ready");
+    let Answer::Refused(refused) = other else {
+        unreachable!()
+    };
+    assert!(refused.retryable());
+    assert_eq!(
+        sim.feed(Input::GateTimeout(gate)),
+        Answer::None,
+        "S86: the person was earlier"
+    );
+    // Given back, it is answerable again.
+    sim.feed(Input::UnclaimGate(gate));
+    assert!(matches!(claim(&mut sim), Answer::Claimed(_)));
+    let origin = sim.origin();
+    let input = Input::AnswerClaimed {
+        origin,
+        gate_id: gate,
+        reply: GateReply::ApproveAlways,
+    };
+    assert_eq!(sim.feed(input), Answer::Accepted);
+    assert_eq!(
+        sim.gates[&gate],
+        GateValue::Approval(ApprovalDecision::ApproveAlways)
+    );
+    assert!(sim.session.live.claimed.is_empty());
+    assert_eq!(code(&claim(&mut sim)), "gate_not_found");
+}
+
+#[test]
+fn s80_a_stop_closes_a_gate_that_is_being_claimed() {
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, permission(&["shell:ls"]));
+    sim.feed(Input::ClaimGate {
+        gate_id: gate,
+        reply: GateReply::ApproveAlways,
+    });
+    sim.interrupt();
+    assert_eq!(closed_as(&sim, gate), CloseReason::Abandoned);
+    let origin = sim.origin();
+    let late = sim.feed(Input::AnswerClaimed {
+        origin,
+        gate_id: gate,
+        reply: GateReply::ApproveAlways,
+    });
+    assert_eq!(code(&late), "gate_not_found");
+    assert!(sim.session.live.claimed.is_empty());
+    sim.done(runner, stopped());
+}
+
+#[test]
+fn s80_an_answer_that_does_not_fit_claims_nothing() {
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, permission(&[]));
+    let claim = sim.feed(Input::ClaimGate {
+        gate_id: gate,
+        reply: GateReply::ApproveAlways,
+    });
+    assert_eq!(code(&claim), "gate_action_invalid");
+    assert_eq!(sim.answer(gate, GateReply::ApproveOnce), Answer::Accepted);
+}
+
+#[test]
+fn s84_a_reply_is_routed_by_its_gate_and_reaches_no_sibling() {
+    let mut sim = Sim::new();
+    sim.free = 2;
+    sim.running();
+    let second = sim.create_loop(None);
+    sim.submit_to(second, "too");
+    let other = sim.session.live.of(second).owner.as_ref().unwrap().runner;
+    sim.started(other, Ok(Params::new()));
+    let first = sim.runner();
+    let mine = sim.ask(first, permission(&[]));
+    let theirs = sim.ask(other, form());
+    // A wrong kind or an unknown id is dropped, and a valid reply works afterwards.
+    assert_eq!(
+        code(&sim.answer(theirs, GateReply::ApproveOnce)),
+        "gate_kind_mismatch"
+    );
+    let unknown = GateId(uuid::Uuid::max());
+    assert_eq!(
+        code(&sim.answer(unknown, GateReply::Decline)),
+        "gate_not_found"
+    );
+    assert!(sim.gates.is_empty());
+    assert_eq!(sim.answer(theirs, GateReply::Decline), Answer::Accepted);
+    assert_eq!(sim.gates.keys().copied().collect::<Vec<_>>(), [theirs]);
+    assert!(sim.session.state.gates().iter().any(|g| g.gate_id == mine));
+    let resolved = sim
+        .events()
+        .rev()
+        .find(|e| e.body.meta().name == "GateResolved");
+    assert_eq!(resolved.unwrap().loop_id, second);
+}
+
+#[test]
+fn s83_all_rules_of_a_call_are_one_prompt_and_an_empty_rule_is_none() {
+    let (mut sim, runner) = running();
+    let mark = sim.mark();
+    sim.ask(runner, permission(&["shell:ls", "net:a.example"]));
+    let prompts = sim.names_since(mark);
+    assert_eq!(prompts.iter().filter(|n| **n == "GateOpened").count(), 1);
+    let empty = sim.feed(Input::Ask {
+        invocation: runner,
+        ask: permission(&["shell:ls", ""]),
+        stored_rules: false,
+    });
+    assert!(matches!(empty, Answer::Channel(ChannelError::Limit(_))));
+}
+
+#[test]
+fn s89_who_answered_is_stamped_by_the_host() {
+    let (mut sim, runner) = running();
+    for (gate, source) in [
+        (sim.ask(runner, form()), AnswerSource::Human),
+        (sim.ask(runner, form()), AnswerSource::Policy),
+    ] {
+        match source {
+            AnswerSource::Human => drop(sim.answer(gate, GateReply::Decline)),
+            _ => drop(sim.feed(Input::GateTimeout(gate))),
+        }
+        let stamped = sim.events().find_map(|e| match &e.body {
+            EventBody::GateResolved {
+                gate_id, source, ..
+            } if *gate_id == gate => *source,
+            _ => None,
+        });
+        assert_eq!(stamped, Some(source));
+    }
+}
+
+#[test]
+fn s84_an_execution_routes_to_its_gate() {
+    let (mut sim, runner) = running();
+    let gate = sim.ask(runner, form());
+    let open = sim.session.state.gates();
+    let execution = GateId(open[0].tool_execution_id.0);
+    assert_eq!(
+        code(&sim.answer(execution, GateReply::ApproveOnce)),
+        "gate_kind_mismatch",
+        "plus its kind"
+    );
+    assert_eq!(sim.answer(execution, GateReply::Decline), Answer::Accepted);
+    assert_eq!(sim.gates[&gate], GateValue::Form(FormAnswer::Dismissed));
+    assert_eq!(
+        code(&sim.answer(execution, GateReply::Decline)),
+        "gate_not_found"
+    );
+}

@@ -23,6 +23,7 @@ mod endings;
 mod faults;
 mod gates;
 mod hand_backs;
+mod host_gates;
 mod loops;
 mod matrix_operations;
 mod matrix_prompts;

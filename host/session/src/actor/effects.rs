@@ -47,6 +47,7 @@ impl Actor {
                     Some(Err(_)) | None => Delivery::Uncertain,
                 };
             }
+            Effect::AnswerHostGate { gate_id, answer } => self.answer_host_gate(gate_id, answer),
             Effect::AnswerAnnouncement { id, result } => {
                 if let Some(waiter) = self.announcements.remove(&id) {
                     let _ = waiter.send(result);

@@ -111,6 +111,7 @@ pub(super) fn assemble(
         results: HashMap::new(),
         waiting: Vec::new(),
         gates: HashMap::new(),
+        host_gates: HashMap::new(),
         announcements: HashMap::new(),
         last_announcement: 0,
         waits: Default::default(),

@@ -1,14 +1,15 @@
 //! What an actor is told.
 
+use super::Opened;
 use super::delegates::Ended;
 use crate::fanout::Feed;
 use crate::filter::EventFilter;
-use crate::requests::{Delivery, Keyed, ShutDown};
+use crate::requests::{Delivery, Keyed, OpenGate, ShutDown};
 use crate::signals::Guard;
 use crate::slots::Slot;
 use harness_core::abort::AbortSignal;
 use harness_core::content::{Message, NewMessage, Part, Role};
-use harness_core::gate::GateAsk;
+use harness_core::gate::{GateAsk, GatePolicy, HostSecrets};
 use harness_core::ids::{CommandId, GateId, LoopId};
 use harness_core::provider::{
     CallError, ChannelError, Compaction, DelegateResult, DelegationError, Instance,
@@ -147,6 +148,20 @@ pub(crate) enum Msg {
     StopDelegate {
         call: Box<DelegateCall>,
         reply: oneshot::Sender<Result<Ended, DelegationError>>,
+    },
+    /// The host asks a person (S88).
+    OpenHostGate {
+        ask: GateAsk,
+        secrets: HostSecrets,
+        policy: GatePolicy,
+        loop_id: Option<LoopId>,
+        reply: oneshot::Sender<Opened>,
+    },
+    /// The time of a host gate's policy is up.
+    HostGateTimeout(GateId),
+    /// Open gates.
+    Gates {
+        reply: oneshot::Sender<Vec<OpenGate>>,
     },
     /// The bound of a stop's barrier passed (S91).
     BarrierExpired(CommandId),

@@ -10,6 +10,7 @@ mod append;
 mod calls;
 mod delegates;
 mod effects;
+mod host_gates;
 mod instance;
 mod load;
 mod message;
@@ -20,6 +21,7 @@ mod shutdown;
 mod sink;
 mod timers;
 
+pub(crate) use host_gates::Opened;
 pub(crate) use load::{Birth, Origin as Source};
 pub(crate) use message::*;
 
@@ -42,6 +44,7 @@ use harness_core::session::{
     Answer, Cx, Decision, Effect, GateValue, Input, InvocationId, LinkId, Session,
 };
 use harness_journal::{Epoch, IdempotencyScope};
+use host_gates::HostSlot;
 use jiff::Timestamp;
 use seat::{PendingStop, Seat};
 use shutdown::Shutting;
@@ -94,6 +97,8 @@ pub(crate) struct Actor {
     /// Controls that wait for a starting prompt (R65).
     waiting: Vec<(Box<ReserveCall>, Instant)>,
     gates: HashMap<GateId, oneshot::Sender<GateValue>>,
+    /// Open gates of the host.
+    host_gates: HashMap<GateId, HostSlot>,
     announcements: HashMap<LinkId, oneshot::Sender<Result<(), ChannelError>>>,
     last_announcement: LinkId,
     /// Calls that wait for a delegate's result.
@@ -260,6 +265,22 @@ impl Actor {
                 reply,
             } => {
                 self.ask(invocation, ask, stored_rules, reply).await;
+            }
+            Msg::OpenHostGate {
+                ask,
+                secrets,
+                policy,
+                loop_id,
+                reply,
+            } => {
+                self.open_host_gate(ask, secrets, policy, loop_id, reply)
+                    .await;
+            }
+            Msg::HostGateTimeout(gate_id) => {
+                self.feed(Input::GateTimeout(gate_id), None).await;
+            }
+            Msg::Gates { reply } => {
+                let _ = reply.send(self.open_gates());
             }
             Msg::Announce {
                 loop_id,

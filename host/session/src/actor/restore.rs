@@ -87,9 +87,12 @@ async fn take_up(
     let (lost, now) = (actor.lost_delegates(), Some(Box::new(now)));
     let decision = actor.decide(Input::Restore { lost, now });
     if !decision.records.is_empty() {
-        actor
-            .append(decision.records, decision.live, false, None)
-            .await?;
+        let repaired = actor.append(decision.records, decision.live, false, None);
+        repaired.await.map_err(|refused| match refused {
+            // Nobody has the session here yet who could have lost it.
+            Refused::SessionTakenOver { holder } => Refused::LeaseHeld { holder },
+            other => other,
+        })?;
         actor.own.clear();
     }
     Ok(actor)

@@ -114,6 +114,8 @@ impl Actor {
             all &= quiet;
             note(&mut seat.quiet_since, quiet);
         }
+        // Who waits for a host gate has nobody else to get its answer from.
+        all &= self.host_gates.is_empty();
         note(&mut self.quiet_since, all && live.is_quiet());
     }
 

@@ -426,3 +426,104 @@ async fn s80_the_prepared_record_is_private() {
     assert!(matches!(gate.ask, GateAsk::Permission(_)));
     scene.finish().await;
 }
+
+#[tokio::test]
+async fn s83_a_store_that_fails_blocks_the_execution() {
+    let scene = turn_running().await;
+    let approval = ask_with(channel(&scene), vec!["shell:git status".into()]);
+    let gate = scene.seat.gate().await;
+    // The rules cannot be stored: whoever waits for the decision goes on waiting.
+    scene.world.store.close().await;
+    let refused = scene
+        .seat
+        .answer(gate.gate_id, GateReply::ApproveAlways)
+        .await;
+    assert_eq!(code(&refused), "store_unavailable");
+    crate::support::breathe().await;
+    assert!(!approval.is_finished(), "nothing is executed");
+    let open = scene.seat.host.gates(scene.seat.id).await.unwrap();
+    assert_eq!(open.len(), 1, "the gate is open, and not claimed any more");
+    let again = scene
+        .seat
+        .answer(gate.gate_id, GateReply::ApproveAlways)
+        .await;
+    assert_eq!(code(&again), "store_unavailable", "not gate_not_ready");
+    approval.abort();
+}
+
+#[tokio::test]
+async fn s83_rules_hold_for_their_harness_and_workspace_alone() {
+    let scene = turn_running().await;
+    let rules = vec!["shell:git status".to_owned()];
+    let first = ask_with(channel(&scene), rules.clone());
+    let gate = scene.seat.gate().await;
+    scene
+        .seat
+        .answer(gate.gate_id, GateReply::ApproveAlways)
+        .await
+        .unwrap();
+    assert_eq!(
+        joined(first).await.unwrap(),
+        ApprovalDecision::ApproveAlways
+    );
+    let catalog = scene.world.host.catalog();
+    let rule = |harness: &str, workspace: &str| harness_journal::PermissionRule {
+        harness_id: harness.parse().unwrap(),
+        workspace_id: workspace.parse().unwrap(),
+        rule: rules[0].clone(),
+    };
+    for (harness, workspace, stored) in [
+        ("demo/probe", "default", true),
+        ("demo/other", "default", false),
+        ("demo/probe", "elsewhere", false),
+    ] {
+        let known = catalog.rules_stored(vec![rule(harness, workspace)]).await;
+        assert_eq!(known.unwrap(), stored, "{harness} in {workspace}");
+    }
+    // All of a later request's rules, or it is asked.
+    let asked = ask_with(
+        channel(&scene),
+        vec!["shell:git status".into(), "shell:rm".into()],
+    );
+    let gate = scene.seat.gate().await;
+    scene
+        .seat
+        .answer(gate.gate_id, GateReply::Deny(None))
+        .await
+        .unwrap();
+    joined(asked).await.unwrap();
+    let again = ask_with(channel(&scene), rules.clone());
+    assert_eq!(
+        joined(again).await.unwrap(),
+        ApprovalDecision::ApproveAlways
+    );
+    let decided = scene.seat.events().await;
+    let decided = decided
+        .iter()
+        .rev()
+        .find(|e| e["type"] == "PermissionDecided");
+    assert_eq!(decided.unwrap()["source"], "policy");
+    scene.finish().await;
+}
+
+#[tokio::test]
+async fn s82_success_is_returned_even_if_who_asked_has_gone() {
+    let scene = turn_running().await;
+    let asked = form(channel(&scene), vec![question("q")]);
+    let gate = scene.seat.gate().await;
+    // The runner goes while the answer is on its way: the answer is durable first.
+    scene.world.faults.hold();
+    let answering = {
+        let seat = scene.seat.clone();
+        tokio::spawn(async move { seat.answer(gate.gate_id, GateReply::Decline).await })
+    };
+    crate::support::breathe().await;
+    asked.abort();
+    let _ = asked.await;
+    scene.world.faults.resume();
+    let delivery = joined(answering).await.unwrap();
+    assert_eq!(delivery, harness_session::Delivery::Uncertain);
+    let types = scene.seat.types().await;
+    assert!(types.contains(&"GateResolved:answered".to_owned()));
+    scene.finish().await;
+}

@@ -1,13 +1,15 @@
 //! The lease of a session: held elsewhere, lost, given back (S66, I39).
 
 use crate::scenes::{idle, turn_running};
+use crate::support::logs::Logs;
 use crate::support::{Seat, World, code, until};
 use harness_core::refusal::Refused;
 use harness_core::view::Status;
 use harness_journal::fault::Fault;
 use harness_journal::{Append, Journal, JournalError, NewRecord, RecordKind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use tracing::Level;
 
 async fn open(seat: &Seat) -> Result<(), Refused> {
     seat.host.snapshot(seat.id).await.map(drop)
@@ -135,65 +137,46 @@ async fn s66_after_the_loss_nothing_is_written_and_everybody_is_told_by_whom() {
     seat.until(Status::Completed).await;
 }
 
-/// Levels of what was logged.
-#[derive(Clone, Default)]
-struct Levels(Arc<Mutex<Vec<(tracing::Level, String)>>>);
-
-impl tracing::Subscriber for Levels {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Message(String);
-        impl tracing::field::Visit for Message {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                if field.name() == "message" {
-                    self.0 = format!("{value:?}");
-                }
-            }
-        }
-        let mut message = Message(String::new());
-        event.record(&mut message);
-        let level = *event.metadata().level();
-        self.0.lock().unwrap().push((level, message.0));
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
-impl Levels {
-    fn of(&self, words: &str) -> Vec<tracing::Level> {
-        let logged = self.0.lock().unwrap();
-        let same = logged.iter().filter(|(_, m)| m.contains(words));
-        same.map(|(level, _)| *level).collect()
-    }
-}
-
 #[tokio::test]
 async fn s66_a_lease_that_is_lost_during_shutdown_is_no_error() {
     for ends in [false, true] {
-        let levels = Levels::default();
-        let _logging = tracing::subscriber::set_default(levels.clone());
+        let logs = Logs::default();
+        let _collecting = logs.collect();
         let scene = turn_running().await;
         let (world, seat) = (scene.world, scene.seat);
-        if ends {
+        let level = if ends {
             // The latch is written; the terminal of what it aborts is not.
             let terminal = |append: &Append| has(append, "TurnInterrupted");
             world.faults.fail_when(terminal, Fault::LeaseHeld);
             assert!(world.host.shutdown().await);
-            assert_eq!(levels.of("the lease"), [tracing::Level::DEBUG]);
+            Level::DEBUG
         } else {
             world.faults.fail_next(Fault::LeaseHeld);
             assert_eq!(code(&seat.try_prompt("late").await), "session_faulted");
-            assert_eq!(levels.of("the lease"), [tracing::Level::ERROR]);
-        }
-        let errors = levels.0.lock().unwrap();
-        let errors = errors.iter().filter(|(l, _)| *l == tracing::Level::ERROR);
-        assert_eq!(errors.count(), usize::from(!ends));
+            Level::ERROR
+        };
+        assert_eq!(logs.levels_of("the lease"), [level]);
+        assert_eq!(logs.count(Level::ERROR), usize::from(!ends));
     }
+}
+
+#[tokio::test]
+async fn s66_a_lease_that_is_lost_while_a_session_is_restored_names_the_holder() {
+    let scene = turn_running().await;
+    let id = scene.seat.id;
+    let world = scene
+        .world
+        .restart_with(|faults| {
+            for _ in 0..2 {
+                let done = |append: &Append| has(append, "RestoreDone");
+                faults.fail_when(done, Fault::LeaseHeld);
+            }
+        })
+        .await;
+    let seat = world.seat(id);
+    let refused = open(&seat).await.unwrap_err();
+    assert_eq!(refused.code(), "lease_held");
+    assert!(refused.to_string().contains("process 7 on elsewhere"));
+    open(&seat).await.unwrap();
+    assert_eq!(seat.last_end().await, "TurnInterrupted:host_lost");
 }

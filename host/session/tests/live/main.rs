@@ -21,6 +21,7 @@ mod drift;
 mod fairness;
 mod faults;
 mod gates;
+mod host_gates;
 mod idempotency;
 mod lease;
 mod loops;

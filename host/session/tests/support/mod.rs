@@ -2,6 +2,7 @@
 
 pub mod decider;
 pub mod instance;
+pub mod logs;
 pub mod probe;
 pub mod seat;
 
@@ -13,7 +14,7 @@ use harness_journal::fault::FaultJournal;
 use harness_journal::{Journal, Project, SqliteOptions, SqliteStore, Workspace, WorkspaceState};
 use harness_journal::{SessionFilter, WorkspaceTarget};
 use harness_session::{
-    Caller, CreateRequest, Created, DraftRequest, First, Hook, Host, HostConfig, Parts,
+    Caller, CreateRequest, Created, DraftRequest, First, GateHost, Hook, Host, HostConfig, Parts,
     SessionObserver,
 };
 use probe::{Probe, Shelf};
@@ -74,6 +75,7 @@ impl SessionObserver for Hooks {
 /// A host, its store and its harnesses.
 pub struct World {
     pub host: Host,
+    pub gates: GateHost,
     pub probe: Arc<Probe>,
     pub other: Arc<Probe>,
     pub shelf: Arc<Shelf>,
@@ -134,7 +136,7 @@ impl World {
         let faults = FaultJournal::new(Arc::new(store.clone()));
         plan(&faults);
         let hooks = Arc::new(Hooks::default());
-        let host = Host::new(Parts {
+        let (host, gates) = Host::with_gate_host(Parts {
             observer: hooks.clone(),
             drift: decider.clone(),
             ..Parts::new(
@@ -147,6 +149,7 @@ impl World {
         let root = dir.path().join("work");
         let world = Self {
             host,
+            gates,
             probe,
             other,
             shelf,

@@ -150,7 +150,7 @@ impl Seat {
             .await;
         let mut gates = self.host.gates(self.id).await.unwrap();
         assert_eq!(gates.len(), 1);
-        gates.remove(0)
+        gates.remove(0).gate
     }
 
     pub async fn answer(&self, gate_id: GateId, reply: GateReply) -> Result<Delivery, Refused> {

@@ -9,7 +9,7 @@ use harness_api::Plane;
 use harness_api::plane::{Answer, Follow, Item, JournalPage, KeyState};
 use harness_core::abort::{AbortReason, AbortSignal};
 use harness_core::content::Message;
-use harness_core::gate::{ApprovalRequest, Gate, GateAsk, GateReply};
+use harness_core::gate::{ApprovalRequest, Gate, GateAsk, GatePolicy, GateReply};
 use harness_core::ids::{
     CommandId, GateId, HarnessId, LoopId, ProjectId, Seq, SessionId, ToolExecutionId,
 };
@@ -22,7 +22,7 @@ use harness_core::view::{
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, SqliteStore, Workspace};
 use harness_session::{
     Caller, CommandStateRead, CommandStateView, CreateRequest, Created, Delivery, DraftRequest,
-    First, GateAnswer, InputRequest, Keyed, LoopRequest, LoopRuntime, LoopWithModes,
+    First, GateAnswer, InputRequest, Keyed, LoopRequest, LoopRuntime, LoopWithModes, OpenGate,
     OperationRequest, RowChange, SettingsRequest, ShutDown,
 };
 use std::collections::HashMap;
@@ -508,8 +508,13 @@ impl Plane for Double {
         .boxed()
     }
 
-    fn gates(&self, id: SessionId) -> Answer<'_, Vec<Gate>> {
-        async move { known(id).map(|_| vec![gate()]) }.boxed()
+    fn gates(&self, id: SessionId) -> Answer<'_, Vec<OpenGate>> {
+        let open = || OpenGate {
+            gate: gate(),
+            policy: GatePolicy::Wait,
+            url: None,
+        };
+        async move { known(id).map(|_| vec![open()]) }.boxed()
     }
 
     fn answer(&self, id: SessionId, caller: Caller, answer: GateAnswer) -> Answer<'_, Delivery> {

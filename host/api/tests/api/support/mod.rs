@@ -7,7 +7,7 @@ pub(crate) use double::*;
 
 use axum::Router;
 use axum::body::Body;
-use harness_api::plane::Item;
+use harness_api::plane::{Item, Plane};
 use harness_api::{ApiParts, ApiState, Policy, hash_token, router};
 use harness_core::ids::TokenId;
 use harness_core::view::Snapshot;
@@ -58,17 +58,7 @@ pub(crate) async fn server_with(policy: Policy) -> Server {
         script: Script::default(),
         store: store.clone(),
     });
-    let state = ApiState::new(ApiParts {
-        plane: double.clone(),
-        providers: Arc::new(Operator),
-        policy,
-        bootstrap: Some(hash_token(ADMIN)),
-        workspace_roots: vec![std::env::temp_dir()],
-        metrics: Some(Arc::new(|| "harness_up 1\n".into())),
-        join_trace: None,
-        max_body: None,
-        ping: None,
-    });
+    let state = state(double.clone(), policy);
     Server {
         app: router(state.clone()),
         state,
@@ -78,7 +68,30 @@ pub(crate) async fn server_with(policy: Policy) -> Server {
     }
 }
 
+fn state(plane: Arc<dyn Plane>, policy: Policy) -> ApiState {
+    ApiState::new(ApiParts {
+        plane,
+        providers: Arc::new(Operator),
+        policy,
+        bootstrap: Some(hash_token(ADMIN)),
+        workspace_roots: vec![std::env::temp_dir()],
+        metrics: Some(Arc::new(|| "harness_up 1\n".into())),
+        join_trace: None,
+        max_body: None,
+        ping: None,
+    })
+}
+
 impl Server {
+    /// Serves that plane instead of the double.
+    pub(crate) fn serve(&mut self, plane: Arc<dyn Plane>) {
+        self.state = state(
+            plane,
+            Policy::for_listener("127.0.0.1:7717".parse().unwrap()),
+        );
+        self.app = router(self.state.clone());
+    }
+
     /// Stores a token with these scopes, limited to these projects when there are any.
     pub(crate) async fn token(&self, scopes: &[TokenScope], projects: &[&str]) -> String {
         let secret = harness_api::new_token();

@@ -123,7 +123,7 @@ impl Out<'_, '_> {
         self.loop_event(
             loop_id,
             EventBody::LoopStarted {
-                harness_id: harness,
+                harness_id: harness.clone(),
                 parent_loop_id: Some(parent),
                 model: model.clone(),
             },
@@ -142,6 +142,7 @@ impl Out<'_, '_> {
                 },
             );
         }
+        self.adopt_harness(&harness);
         self.accept(Sending {
             parent,
             invocation,

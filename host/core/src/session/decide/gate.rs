@@ -1,10 +1,11 @@
 //! Gates: opened by a provider, answered once by a person or their policy, closed with their run (S80-S86).
 
 use super::Out;
-use crate::command::{Agency, Answer as Stored, ApproveAction, Cause, CommandBody};
+use crate::command::{Agency, Answer as Stored, Answers, ApproveAction, Cause, CommandBody};
 use crate::event::{Decided, EventBody};
 use crate::gate::{
-    AnswerSource, ApprovalDecision, CloseReason, FormAnswer, Gate, GateAsk, GateReply, QuestionForm,
+    AnswerSource, ApprovalDecision, CloseReason, FormAnswer, Gate, GateAsk, GateReply, HostAnswer,
+    QuestionForm, shown,
 };
 use crate::ids::{GateId, ToolExecutionId, TurnId};
 use crate::provider::ChannelError;
@@ -23,6 +24,12 @@ impl Out<'_, '_> {
     ) -> Answer {
         if let Some(error) = self.channel_closed(invocation) {
             return Answer::Channel(error);
+        }
+        if ask.is_hosts() {
+            // No loop opens what the host resolves (S81).
+            return Answer::Channel(ChannelError::Denied(
+                "this kind of gate is the host's".into(),
+            ));
         }
         if let Err(reason) = ask.check() {
             return Answer::Channel(ChannelError::Limit(reason));
@@ -86,7 +93,13 @@ impl Out<'_, '_> {
         Answer::Asked(gate_id)
     }
 
-    fn open_gate(&mut self, loop_id: crate::ids::LoopId, turn: TurnId, cause: Cause, gate: Gate) {
+    pub(super) fn open_gate(
+        &mut self,
+        loop_id: crate::ids::LoopId,
+        turn: TurnId,
+        cause: Cause,
+        gate: Gate,
+    ) {
         let gate_id = gate.gate_id;
         let prepared = EventBody::GatePrepared {
             gate_id,
@@ -94,17 +107,22 @@ impl Out<'_, '_> {
             ask: gate.ask.clone(),
         };
         let requested = match &gate.ask {
-            GateAsk::Permission(request) => EventBody::PermissionRequested {
+            GateAsk::Permission(request) => Some(EventBody::PermissionRequested {
                 gate_id,
                 tool_use_id: request.tool_use_id.clone(),
                 tool_name: request.tool_name.clone(),
-            },
-            GateAsk::AskUser(form) => EventBody::UserInputRequested {
+            }),
+            GateAsk::AskUser(form) => Some(EventBody::UserInputRequested {
                 gate_id,
                 title: form.title.clone(),
-            },
+            }),
+            GateAsk::Form(_) | GateAsk::OpenUrl(_) => None,
         };
-        for body in [prepared, requested, EventBody::GateOpened { gate }] {
+        let opened = EventBody::GateOpened { gate };
+        for body in [Some(prepared), requested, Some(opened)]
+            .into_iter()
+            .flatten()
+        {
             self.event(loop_id, turn, cause, body);
         }
     }
@@ -124,6 +142,12 @@ impl Out<'_, '_> {
                 source: None,
             },
         );
+        self.live.claimed.remove(&gate_id);
+        if gate.ask.is_hosts() {
+            let answer = HostAnswer::Closed(reason);
+            self.effect(Effect::AnswerHostGate { gate_id, answer });
+            return;
+        }
         self.live.gates.remove(&gate_id);
         self.effect(Effect::AnswerGate {
             gate_id,
@@ -151,11 +175,9 @@ impl Out<'_, '_> {
     }
 
     pub(super) fn gate(&self, id: GateId) -> Option<Gate> {
-        self.session
-            .state
-            .loops
-            .values()
-            .find_map(|l| l.gates.get(&id).cloned())
+        let state = &self.session.state;
+        let of_a_loop = state.loops.values().find_map(|l| l.gates.get(&id));
+        of_a_loop.or_else(|| state.host_gates.get(&id)).cloned()
     }
 
     pub(super) fn withdraw(&mut self, invocation: InvocationId, provider_id: &str) -> Answer {
@@ -176,35 +198,78 @@ impl Out<'_, '_> {
         Answer::None
     }
 
+    /// A gate that is being claimed belongs to whoever claimed it.
     pub(super) fn answer(&mut self, origin: Origin, gate_id: GateId, reply: GateReply) -> Answer {
-        if let Some(fault) = &self.live.faulted {
-            return self.refuse(fault.refused());
+        match self.answerable(gate_id, &reply) {
+            Ok(gate) if self.live.claimed.contains(&gate.gate_id) => {
+                self.refuse(Refused::GateNotReady)
+            }
+            Ok(gate) => self.take_answer(origin, &gate, reply),
+            Err(refused) => self.refuse(refused),
         }
-        let Some(gate) = self.gate(gate_id) else {
-            return self.refuse(Refused::GateNotFound);
-        };
-        if let Err(error) = reply.check(&gate.ask) {
-            return self.refuse(Refused::GateReply(error));
+    }
+
+    pub(super) fn answer_claimed(
+        &mut self,
+        origin: Origin,
+        gate_id: GateId,
+        reply: GateReply,
+    ) -> Answer {
+        match self.answerable(gate_id, &reply) {
+            Ok(gate) => self.take_answer(origin, &gate, reply),
+            Err(refused) => self.refuse(refused),
         }
+    }
+
+    fn take_answer(&mut self, origin: Origin, gate: &Gate, reply: GateReply) -> Answer {
         let cause = Cause::by(origin.command_id);
-        let command = reply_command(self.session.state.id, &gate, &reply);
+        let command = reply_command(self.session.state.id, gate, &reply);
         self.command(origin, Agency::User, command);
         let decision = decided(&reply);
-        self.answered(&gate, cause, AnswerSource::Human, decision, value_of(reply));
+        let value = value_of(reply, &gate.ask);
+        self.answered(gate, cause, AnswerSource::Human, decision, value);
         Answer::Accepted
     }
 
-    /// S86: the same path as an answer, without a person. A person who was earlier has won.
+    /// Claims a gate for an answer that needs something else first (S80, S83). In memory only.
+    pub(super) fn claim_gate(&mut self, gate_id: GateId, reply: &GateReply) -> Answer {
+        match self.answerable(gate_id, reply) {
+            Ok(gate) if self.live.claimed.insert(gate.gate_id) => Answer::Claimed(Box::new(gate)),
+            Ok(_) => self.refuse(Refused::GateNotReady),
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    /// The open gate, if that answer fits it. A reply is routed by the gate, or else by the
+    /// execution that it belongs to (S84).
+    fn answerable(&self, id: GateId, reply: &GateReply) -> Result<Gate, Refused> {
+        if let Some(fault) = &self.live.faulted {
+            return Err(fault.refused());
+        }
+        let of_execution = |g: &Gate| g.tool_execution_id.0 == id.0;
+        let found = self.gate(id);
+        let found = found.or_else(|| self.session.state.gates().into_iter().find(of_execution));
+        let gate = found.ok_or(Refused::GateNotFound)?;
+        reply.check(&gate.ask)?;
+        Ok(gate)
+    }
+
+    /// S86: the same path as an answer, without a person. A person who was earlier has won, also
+    /// one whose answer is under way.
     pub(super) fn gate_timeout(&mut self, gate_id: GateId) -> Answer {
-        let Some(gate) = self.gate(gate_id).filter(|_| self.live.faulted.is_none()) else {
+        if self.live.faulted.is_some() || self.live.claimed.contains(&gate_id) {
+            return Answer::None;
+        }
+        let Some(gate) = self.gate(gate_id) else {
             return Answer::None;
         };
         let (decision, value) = match &gate.ask {
             GateAsk::Permission(_) => (
                 Some(Decided::Timeout),
-                GateValue::Approval(ApprovalDecision::Timeout),
+                Value::Loops(GateValue::Approval(ApprovalDecision::Timeout)),
             ),
-            GateAsk::AskUser(_) => (None, GateValue::Form(FormAnswer::Timeout)),
+            GateAsk::AskUser(_) => (None, Value::Loops(GateValue::Form(FormAnswer::Timeout))),
+            GateAsk::Form(_) | GateAsk::OpenUrl(_) => (None, Value::Hosts(HostAnswer::Timeout)),
         };
         let cause = Cause::default();
         self.answered(&gate, cause, AnswerSource::Policy, decision, value);
@@ -218,7 +283,7 @@ impl Out<'_, '_> {
         cause: Cause,
         source: AnswerSource,
         decision: Option<Decided>,
-        value: GateValue,
+        value: Value,
     ) {
         let (gate_id, turn) = (gate.gate_id, gate.turn_id.unwrap_or_default());
         let reason = match source {
@@ -249,8 +314,18 @@ impl Out<'_, '_> {
             );
         }
         self.live.gates.remove(&gate_id);
-        self.effect(Effect::AnswerGate { gate_id, value });
+        self.live.claimed.remove(&gate_id);
+        self.effect(match value {
+            Value::Loops(value) => Effect::AnswerGate { gate_id, value },
+            Value::Hosts(answer) => Effect::AnswerHostGate { gate_id, answer },
+        });
     }
+}
+
+/// What a gate is answered with, by who waits for it.
+enum Value {
+    Loops(GateValue),
+    Hosts(HostAnswer),
 }
 
 fn decided(reply: &GateReply) -> Option<Decided> {
@@ -258,18 +333,30 @@ fn decided(reply: &GateReply) -> Option<Decided> {
         GateReply::ApproveOnce => Some(Decided::ApproveOnce),
         GateReply::ApproveAlways => Some(Decided::ApproveAlwaysWorkspace),
         GateReply::Deny(_) => Some(Decided::Deny),
-        GateReply::Answer(_) | GateReply::Decline => None,
+        GateReply::Answer(_) | GateReply::Fill(_) | GateReply::Confirm | GateReply::Decline => None,
     }
 }
 
-fn value_of(reply: GateReply) -> GateValue {
-    match reply {
+fn value_of(reply: GateReply, ask: &GateAsk) -> Value {
+    if ask.is_hosts() {
+        return Value::Hosts(match &reply {
+            GateReply::Decline => HostAnswer::Declined,
+            reply => match reply.values(ask) {
+                Some(values) => HostAnswer::Filled(values),
+                None => HostAnswer::Opened,
+            },
+        });
+    }
+    Value::Loops(match reply {
         GateReply::ApproveOnce => GateValue::Approval(ApprovalDecision::ApproveOnce),
         GateReply::ApproveAlways => GateValue::Approval(ApprovalDecision::ApproveAlways),
         GateReply::Deny(message) => GateValue::Approval(ApprovalDecision::Deny(message)),
         GateReply::Answer(lists) => GateValue::Form(FormAnswer::Submitted(lists)),
-        GateReply::Decline => GateValue::Form(FormAnswer::Dismissed),
-    }
+        // A form of the host alone takes these (`GateReply::check`).
+        GateReply::Fill(_) | GateReply::Confirm | GateReply::Decline => {
+            GateValue::Form(FormAnswer::Dismissed)
+        }
+    })
 }
 
 /// The durable command of an answer; secret values are not in it (S81).
@@ -300,7 +387,20 @@ fn reply_command(session_id: crate::ids::SessionId, gate: &Gate, reply: &GateRep
             loop_id,
             gate_id,
             tool_execution_id,
-            answer: Some(redacted(lists, &gate.ask)),
+            answer: Some(Answers::Questions(redacted(lists, &gate.ask))),
+            decline: false,
+        },
+        GateReply::Fill(_) | GateReply::Confirm => CommandBody::ProvideUserInput {
+            session_id,
+            loop_id,
+            gate_id,
+            tool_execution_id,
+            answer: Some(match (&gate.ask, reply.values(&gate.ask)) {
+                (GateAsk::Form(form), Some(values)) => {
+                    Answers::Fields(shown(&form.fields, &values))
+                }
+                _ => Answers::Questions(Vec::new()),
+            }),
             decline: false,
         },
         GateReply::Decline => CommandBody::ProvideUserInput {
@@ -317,7 +417,7 @@ fn reply_command(session_id: crate::ids::SessionId, gate: &Gate, reply: &GateRep
 fn redacted(lists: &[Vec<String>], ask: &GateAsk) -> Vec<Stored> {
     let questions: &[_] = match ask {
         GateAsk::AskUser(QuestionForm { questions, .. }) => questions,
-        GateAsk::Permission(_) => &[],
+        GateAsk::Permission(_) | GateAsk::Form(_) | GateAsk::OpenUrl(_) => &[],
     };
     lists
         .iter()

@@ -43,13 +43,10 @@ impl Out<'_, '_> {
             model: model.clone(),
             effort: None,
         };
-        let adopted = self
-            .configuration_with(&harness_id)
-            .filter(|_| !self.knows_harness(&harness_id));
         self.loop_event(
             loop_id,
             EventBody::LoopStarted {
-                harness_id,
+                harness_id: harness_id.clone(),
                 parent_loop_id: None,
                 model,
             },
@@ -64,16 +61,19 @@ impl Out<'_, '_> {
                 },
             );
         }
-        if let Some(configuration) = adopted {
-            // A harness that the session did not have: restores are compared with what it is now.
-            self.session_event(self.adopts(configuration));
-        }
+        self.adopt_harness(&harness_id);
         Answer::Accepted
     }
 
-    fn knows_harness(&self, id: &HarnessId) -> bool {
-        let adopted = self.session.state.configuration.as_ref();
-        adopted.is_some_and(|c| c.harnesses.contains_key(id))
+    /// A harness that the session did not have: restores are compared with what it is now.
+    pub(super) fn adopt_harness(&mut self, id: &HarnessId) {
+        let known = self.session.state.configuration.as_ref();
+        if known.is_none_or(|c| c.harnesses.contains_key(id)) {
+            return;
+        }
+        if let Some(configuration) = self.configuration_with(id) {
+            self.session_event(self.adopts(configuration));
+        }
     }
 
     pub(super) fn set_active_loop(&mut self, loop_id: LoopId) -> Answer {

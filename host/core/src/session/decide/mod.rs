@@ -7,6 +7,7 @@ mod delegate;
 mod ending;
 mod gate;
 mod hand_back;
+mod host_gate;
 mod loops;
 mod native;
 mod operation;
@@ -20,6 +21,7 @@ mod shutdown;
 mod stop;
 
 pub use compact::{MAX_COMPACT_WAITERS, MAX_SUMMARY};
+pub use host_gate::MAX_HOST_GATES;
 pub use loops::MAX_LOOPS;
 
 use super::{
@@ -81,6 +83,9 @@ fn is_refusable(input: &Input) -> bool {
             | Input::Reserve(_)
             | Input::RejectFirst { .. }
             | Input::Answer { .. }
+            | Input::AnswerClaimed { .. }
+            | Input::OpenHostGate { .. }
+            | Input::CloseHostGate(_)
             | Input::GateTimeout(_)
             | Input::Retract { .. }
             | Input::Release { .. }
@@ -159,6 +164,18 @@ impl Out<'_, '_> {
                 gate_id,
                 reply,
             } => self.answer(origin, gate_id, reply),
+            Input::ClaimGate { gate_id, reply } => self.claim_gate(gate_id, &reply),
+            Input::UnclaimGate(gate_id) => {
+                self.live.claimed.remove(&gate_id);
+                Answer::None
+            }
+            Input::AnswerClaimed {
+                origin,
+                gate_id,
+                reply,
+            } => self.answer_claimed(origin, gate_id, reply),
+            Input::OpenHostGate { ask, loop_id } => self.open_host_gate(ask, loop_id),
+            Input::CloseHostGate(gate_id) => self.close_host_gate(gate_id),
             Input::CreateLoop {
                 loop_id,
                 harness_id,

@@ -44,21 +44,17 @@ impl Out<'_, '_> {
                 self.answer_compact(l.id, *waiter, how);
             }
         }
-        for l in &loops {
-            for (gate_id, gate) in &l.gates {
-                let body = EventBody::GateResolved {
-                    gate_id: *gate_id,
-                    reason: CloseReason::RestoreUnavailable,
-                    source: None,
-                };
-                self.repair(
-                    &format!("gate {gate_id}"),
-                    l.id,
-                    gate.turn_id.unwrap_or_default(),
-                    Cause::default(),
-                    body,
-                );
-            }
+        // Whoever waited for their answers went with the process (S87).
+        for gate in self.session.state.gates() {
+            let gate_id = gate.gate_id;
+            let body = EventBody::GateResolved {
+                gate_id,
+                reason: CloseReason::RestoreUnavailable,
+                source: None,
+            };
+            let turn = gate.turn_id.unwrap_or_default();
+            let what = format!("gate {gate_id}");
+            self.repair(&what, gate.loop_id, turn, Cause::default(), body);
         }
         for l in &loops {
             self.repair_operations(l);

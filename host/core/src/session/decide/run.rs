@@ -10,7 +10,7 @@ use crate::abort::AbortReason;
 use crate::command::Cause;
 use crate::content::{Message, Usage};
 use crate::event::EventBody;
-use crate::gate::CloseReason;
+use crate::gate::{CloseReason, HostAnswer};
 use crate::ids::{CommandId, LoopId};
 use crate::operation::Execution;
 use crate::provider::{CallError, ChannelError, DelegationError, Outcome, Params, Refusal};
@@ -534,6 +534,17 @@ impl Out<'_, '_> {
         }
         let faulted = DelegationError::Failed("the session is faulted".into());
         self.end_awaits(None, &faulted);
+        for gate_id in self
+            .session
+            .state
+            .host_gates
+            .keys()
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            let answer = HostAnswer::Closed(CloseReason::OwnerClosed);
+            self.effect(Effect::AnswerHostGate { gate_id, answer });
+        }
         let loops: Vec<LoopId> = self.live.loops.keys().copied().collect();
         for loop_id in loops {
             for announced in std::mem::take(&mut self.live.of_mut(loop_id).announced) {

@@ -37,6 +37,7 @@ impl Out<'_, '_> {
         self.command(origin, Agency::User, CommandBody::Shutdown {});
         // Whoever waits for a delegate has no authority over it any more.
         self.end_awaits(None, &DelegationError::Stopped);
+        self.close_host_gates();
         let loops = self.busy_loops();
         if !loops.is_empty() {
             self.claim_stop(

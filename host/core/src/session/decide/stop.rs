@@ -190,6 +190,9 @@ impl Out<'_, '_> {
             return Answer::None;
         }
         self.live.closing = true;
+        if self.live.faulted.is_none() {
+            self.close_host_gates();
+        }
         let loops = self.busy_loops();
         let unmarked = |id: &LoopId| !self.live.is_marked(*id);
         if self.live.faulted.is_none() && loops.iter().any(unmarked) {

@@ -3,9 +3,19 @@
 //! Here is what a gate asks and what may answer it. When it opens and closes is decided by the
 //! session.
 
+mod form;
+mod host;
+mod policy;
+
+pub use form::{Field, FieldKind, FieldValue, FormGate, Shown, shown};
+pub use host::{HostAnswer, HostAsk, HostSecrets, UrlGate};
+pub use policy::{GatePolicy, PolicyError};
+
 use crate::ids::{GateId, LoopId, ToolExecutionId, TurnId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// Largest answer string and deny message (R76, S6), in bytes.
 pub const MAX_ANSWER: usize = 16 * 1024;
@@ -101,7 +111,7 @@ pub enum FormAnswer {
     Timeout,
 }
 
-/// What a gate asks (S81; `form` and `open_url` belong to the host and are not opened yet).
+/// What a gate asks (S81). The first two belong to a loop, the others to the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "payload", rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -110,6 +120,10 @@ pub enum GateAsk {
     Permission(ApprovalRequest),
     /// The native side asks a person.
     AskUser(QuestionForm),
+    /// The host asks for values (S88).
+    Form(FormGate),
+    /// The host asks that a page is opened (S88).
+    OpenUrl(UrlGate),
 }
 
 impl GateAsk {
@@ -119,7 +133,15 @@ impl GateAsk {
         match self {
             Self::Permission(_) => "permission",
             Self::AskUser(_) => "ask_user",
+            Self::Form(_) => "form",
+            Self::OpenUrl(_) => "open_url",
         }
+    }
+
+    /// Whether the host resolves it, not a loop (S81).
+    #[must_use]
+    pub fn is_hosts(&self) -> bool {
+        matches!(self, Self::Form(_) | Self::OpenUrl(_))
     }
 
     /// The provider's own id of the request, by which it withdraws it.
@@ -128,6 +150,7 @@ impl GateAsk {
         match self {
             Self::Permission(request) => &request.tool_use_id,
             Self::AskUser(form) => &form.id,
+            Self::Form(_) | Self::OpenUrl(_) => "",
         }
     }
 
@@ -137,7 +160,7 @@ impl GateAsk {
         match self {
             Self::Permission(request) if request.rules.is_empty() => vec!["approve_once", "deny"],
             Self::Permission(_) => vec!["approve_once", "approve_always_workspace", "deny"],
-            Self::AskUser(_) => vec!["answer", "decline"],
+            Self::AskUser(_) | Self::Form(_) | Self::OpenUrl(_) => vec!["answer", "decline"],
         }
     }
 
@@ -156,11 +179,16 @@ impl GateAsk {
                 bound("tool use id", request.tool_use_id.len(), 256)?;
                 bound("tool input", request.tool_input.len(), 256 * 1024)?;
                 bound("number of rules", request.rules.len(), 64)?;
+                if request.rules.iter().any(String::is_empty) {
+                    return Err("a rule has at least 1 byte".into());
+                }
                 request
                     .rules
                     .iter()
                     .try_for_each(|rule| short("rule", rule))
             }
+            // Their openers' requests are checked when they are made ([`HostAsk::gate`]).
+            Self::Form(_) | Self::OpenUrl(_) => Ok(()),
             Self::AskUser(form) => {
                 short("form title", &form.title)?;
                 bound("form id", form.id.len(), 256)?;
@@ -205,8 +233,12 @@ pub enum GateReply {
     ApproveAlways,
     /// `deny`
     Deny(Option<String>),
-    /// `answer`
+    /// `answer` to questions
     Answer(Vec<Vec<String>>),
+    /// `answer` to a form, by field
+    Fill(Map<String, Value>),
+    /// `answer` without values
+    Confirm,
     /// `decline`
     Decline,
 }
@@ -252,7 +284,9 @@ impl GateReply {
             actions: ask.actions(),
         };
         match (self, ask) {
-            (Self::ApproveOnce, GateAsk::Permission(_)) | (Self::Decline, GateAsk::AskUser(_)) => {
+            (Self::ApproveOnce, GateAsk::Permission(_))
+            | (Self::Confirm, GateAsk::OpenUrl(_))
+            | (Self::Decline, GateAsk::AskUser(_) | GateAsk::Form(_) | GateAsk::OpenUrl(_)) => {
                 Ok(())
             }
             (Self::ApproveAlways, GateAsk::Permission(request)) => {
@@ -267,7 +301,41 @@ impl GateReply {
             }
             (Self::Deny(message), GateAsk::Permission(_)) => size(message.as_deref().unwrap_or("")),
             (Self::Answer(lists), GateAsk::AskUser(form)) => check_answers(lists, form),
+            (Self::Fill(given), GateAsk::Form(form)) => form::values(&form.fields, given).map(drop),
+            (Self::Answer(_), GateAsk::Form(form)) => {
+                // Lists came under the one key that questions have.
+                let named = [("answers".to_owned(), Value::Null)].into_iter().collect();
+                form::values(&form.fields, &named).map(drop)
+            }
+            (Self::Fill(given), GateAsk::AskUser(_)) => Err(ReplyError::Invalid(
+                match given.keys().find(|key| *key != "answers") {
+                    Some(unknown) => format!(
+                        "unknown key `{}` in `values`; a question takes `answers`",
+                        unknown.chars().take(80).collect::<String>()
+                    ),
+                    None => "`answers` is a list of lists of texts: one list a question, in order"
+                        .into(),
+                },
+            )),
+            (Self::Confirm, GateAsk::AskUser(_)) => Err(ReplyError::Invalid(
+                "`values` is missing; send `{\"answers\": [[…], …]}`, one list a question".into(),
+            )),
+            (Self::Confirm, GateAsk::Form(_)) => Err(ReplyError::Invalid(
+                "`values` is missing; send a value for each field, by its name".into(),
+            )),
+            (Self::Answer(_) | Self::Fill(_), GateAsk::OpenUrl(_)) => Err(ReplyError::Invalid(
+                "a page that was opened has no `values`; leave them out".into(),
+            )),
             _ => Err(mismatch()),
+        }
+    }
+
+    /// The values of a form as the host's waiter gets them; `None` for any other answer.
+    #[must_use]
+    pub fn values(&self, ask: &GateAsk) -> Option<BTreeMap<String, FieldValue>> {
+        match (self, ask) {
+            (Self::Fill(given), GateAsk::Form(form)) => form::values(&form.fields, given).ok(),
+            _ => None,
         }
     }
 }
@@ -299,9 +367,13 @@ fn check_answers(lists: &[Vec<String>], form: &QuestionForm) -> Result<(), Reply
             size(value)?;
             let listed = question.choices.iter().any(|choice| choice.value == *value);
             if !listed && !question.custom && !question.choices.is_empty() {
+                let given = if question.secret {
+                    "what was sent".to_owned()
+                } else {
+                    format!("`{}`", value.chars().take(80).collect::<String>())
+                };
                 return Err(ReplyError::Invalid(format!(
-                    "`{}` is not a choice of question `{}`, which takes no text of its own",
-                    value.chars().take(80).collect::<String>(),
+                    "{given} is not a choice of question `{}`, which takes no text of its own",
                     question.id
                 )));
             }
