@@ -74,11 +74,6 @@ async fn g2_bodies_are_strict() {
         ),
         (
             at(&format!("/gates/{GATE}")),
-            json!({"action": "answer"}),
-            "values",
-        ),
-        (
-            at(&format!("/gates/{GATE}")),
             json!({"action": "approve_once", "message": "x"}),
             "message",
         ),
@@ -620,6 +615,16 @@ async fn s105_gate_answers_are_matched_to_their_gate() {
             "gate_action_invalid",
         )
         .await;
+    // Which values belong to an answer the gate knows.
+    for values in [json!(null), json!({"name": "Ada"})] {
+        let mut body = json!({"action": "answer"});
+        if !values.is_null() {
+            body["values"] = values;
+        }
+        server
+            .refuses(post(&gate, body), 400, "gate_kind_mismatch")
+            .await;
+    }
     assert!(server.double.calls().is_empty());
 }
 

@@ -13,7 +13,7 @@ use harness_core::gate::{
     HostAnswer, HostAsk, MAX_ANSWER, Shown,
 };
 use harness_core::ids::{GateId, LoopId};
-use harness_core::session::{Answer, Effect, Input, MAX_HOST_GATES, Record};
+use harness_core::session::{Answer, Input, MAX_HOST_GATES, Record};
 use serde_json::{Map, Value, json};
 
 fn field(name: &str, kind: FieldKind) -> Field {
@@ -103,13 +103,7 @@ impl Sim {
 
     /// What its opener got.
     fn told(&self, gate: GateId) -> Option<HostAnswer> {
-        let mut told = self.effects.iter().filter_map(|e| match e {
-            Effect::AnswerHostGate { gate_id, answer } if *gate_id == gate => Some(answer.clone()),
-            _ => None,
-        });
-        let first = told.next();
-        assert!(told.next().is_none(), "its opener is told once");
-        first
+        self.host_gates.get(&gate).cloned()
     }
 
     fn resolved(&self, gate: GateId) -> (CloseReason, Option<AnswerSource>) {

@@ -10,8 +10,8 @@ use crate::acts::{Act, Pick, act};
 use crate::support::{LOOP, Sim, completed, form, patch, permission, refused, stopped};
 use harness_core::abort::AbortReason;
 use harness_core::content::{NewMessage, Part, Role};
-use harness_core::gate::GateReply;
-use harness_core::ids::{CommandId, LoopId};
+use harness_core::gate::{Field, FieldKind, GateReply, HostAsk};
+use harness_core::ids::{CommandId, GateId, LoopId};
 use harness_core::operation::Execution;
 use harness_core::provider::{
     CallError, ChannelError, Compaction, NativeTurn, Outcome, Params, Refusal, TurnStart,
@@ -33,6 +33,23 @@ struct Life {
 
 fn pick<T: Clone>(of: &[T], at: Pick) -> Option<T> {
     of.get(at % of.len().max(1)).cloned()
+}
+
+fn open_gates(sim: &Sim) -> Vec<GateId> {
+    let gates = sim.session.state.gates();
+    gates.iter().map(|g| g.gate_id).collect()
+}
+
+fn text_field(name: &str) -> Field {
+    Field {
+        name: name.into(),
+        label: name.into(),
+        description: None,
+        kind: FieldKind::Text {},
+        required: true,
+        secret: true,
+        default: None,
+    }
 }
 
 fn failure(how: usize) -> CallError {
@@ -236,14 +253,9 @@ impl Life {
                 }
             }
             Act::Answer { pick: at, reply } => {
-                let gates: Vec<_> = sim
-                    .session
-                    .state
-                    .gates()
-                    .iter()
-                    .map(|g| g.gate_id)
-                    .collect();
-                let Some(gate) = pick(&gates, at) else { return };
+                let Some(gate) = pick(&open_gates(sim), at) else {
+                    return;
+                };
                 let lists = |v: &[&str]| v.iter().map(|s| vec![(*s).to_owned()]).collect();
                 let replies = [
                     GateReply::ApproveOnce,
@@ -251,8 +263,54 @@ impl Life {
                     GateReply::Deny(None),
                     GateReply::Answer(lists(&["left", "hush"])),
                     GateReply::Decline,
+                    GateReply::Confirm,
+                    GateReply::Fill([("name".to_owned(), "Ada".into())].into_iter().collect()),
                 ];
                 sim.answer(gate, replies[reply].clone());
+            }
+            Act::AskAsHost { page } => {
+                let message = "x".to_owned();
+                let asked = if page {
+                    let url = "https://a.example".to_owned();
+                    HostAsk::OpenUrl { message, url }
+                } else {
+                    let fields = vec![text_field("name")];
+                    HostAsk::Form { message, fields }
+                };
+                let (ask, _) = asked.gate().unwrap();
+                sim.feed(Input::OpenHostGate { ask, loop_id: None });
+            }
+            Act::CloseHostGate(at) => {
+                if let Some(gate) = pick(&open_gates(sim), at) {
+                    sim.feed(Input::CloseHostGate(gate));
+                }
+            }
+            Act::Claim(at) => {
+                if let Some(gate_id) = pick(&open_gates(sim), at) {
+                    let reply = GateReply::ApproveAlways;
+                    sim.feed(Input::ClaimGate { gate_id, reply });
+                }
+            }
+            Act::AnswerClaimed(at) => {
+                let claimed: Vec<_> = sim.session.live.claimed.iter().copied().collect();
+                let Some(gate_id) = pick(&claimed, at) else {
+                    return;
+                };
+                if at % 2 == 0 {
+                    sim.feed(Input::UnclaimGate(gate_id));
+                    return;
+                }
+                let origin = sim.origin();
+                sim.feed(Input::AnswerClaimed {
+                    origin,
+                    gate_id,
+                    reply: GateReply::ApproveAlways,
+                });
+            }
+            Act::GateTimeout(at) => {
+                if let Some(gate) = pick(&open_gates(sim), at) {
+                    sim.feed(Input::GateTimeout(gate));
+                }
             }
             Act::Retract(at) => {
                 let waiting: Vec<_> = sim.ledger.unresolved().collect();

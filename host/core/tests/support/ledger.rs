@@ -238,6 +238,11 @@ impl Ledger {
             gates,
             "an open gate has a waiter (S87)"
         );
+        let open: BTreeSet<_> = state.gates().iter().map(|g| g.gate_id).collect();
+        assert!(
+            live.claimed.is_subset(&open),
+            "only an open gate is being claimed (S80)"
+        );
         let works = live.owners().next().is_some();
         let ends = live.closing || live.shutdown.is_some() || state.stopped;
         let wakes = !ends && state.loops.values().any(LoopState::has_wake_token);

@@ -14,6 +14,7 @@ pub(crate) use values::*;
 use harness_core::codec;
 use harness_core::configuration::HarnessConfiguration;
 use harness_core::event::{Event, EventBody};
+use harness_core::gate::HostAnswer;
 use harness_core::ids::{CommandId, EventId, GateId, HarnessId, Ids, LoopId, SessionId, TurnId};
 use harness_core::provider::{
     ChannelError, DelegateResult, DelegationError, Features, HarnessInfo,
@@ -70,6 +71,8 @@ pub(crate) struct Sim {
     pub(crate) effects: Vec<Effect>,
     pub(crate) results: BTreeMap<CommandId, Resolved>,
     pub(crate) gates: BTreeMap<GateId, GateValue>,
+    /// What openers of host gates were told.
+    pub(crate) host_gates: BTreeMap<GateId, HostAnswer>,
     pub(crate) announcements: BTreeMap<LinkId, Result<(), ChannelError>>,
     pub(crate) delegated: BTreeMap<LinkId, Result<Box<DelegateResult>, DelegationError>>,
     /// Commands that were handed to a provider, in any life of the host.
@@ -176,6 +179,7 @@ impl Sim {
             effects: Vec::new(),
             results: BTreeMap::new(),
             gates: BTreeMap::new(),
+            host_gates: BTreeMap::new(),
             announcements: BTreeMap::new(),
             delegated: BTreeMap::new(),
             sent: BTreeSet::new(),
@@ -283,6 +287,10 @@ impl Sim {
             Effect::AnswerGate { gate_id, value } => {
                 let earlier = self.gates.insert(*gate_id, value.clone());
                 assert_eq!(earlier, None, "{gate_id} is answered once (S82)");
+            }
+            Effect::AnswerHostGate { gate_id, answer } => {
+                let earlier = self.host_gates.insert(*gate_id, answer.clone());
+                assert_eq!(earlier, None, "{gate_id} is answered once (S88)");
             }
             Effect::AnswerAnnouncement { id, result } => {
                 let earlier = self.announcements.insert(*id, result.clone());

@@ -523,10 +523,7 @@ impl Plane for Double {
             if answer.gate_id.0 != GATE {
                 return Err(Refused::GateNotFound);
             }
-            if matches!(
-                answer.reply,
-                GateReply::ApproveOnce | GateReply::ApproveAlways | GateReply::Deny(_)
-            ) {
+            if !matches!(answer.reply, GateReply::Answer(_)) {
                 answer.reply.check(&gate().ask)?;
             }
             self.note(&caller, format!("answer {:?}", answer.reply));
