@@ -83,3 +83,43 @@ async fn i39_another_harness_under_the_same_id_is_accepted_by_the_operator_or_no
         setup = host.kill();
     }
 }
+
+/// The catalogue says another directory than the one the conversation was led in, as after a backup
+/// of one machine is put back on another.
+#[tokio::test(flavor = "multi_thread")]
+async fn i39_another_workspace_root_is_a_drift_too() {
+    let setup = Setup::plain();
+    let elsewhere = setup.path("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let host = setup.start();
+    let session = host.client().prompted("demo/planner", "hello").await;
+    session.until_idle().await;
+
+    let setup = host.kill();
+    let store = rusqlite::Connection::open(setup.data_dir().join("harness.db")).unwrap();
+    let target = serde_json::json!({"kind": "local", "root_path": elsewhere});
+    let changed = store
+        .execute(
+            "UPDATE workspace SET target = ?1 WHERE id = 'default'",
+            [target.to_string()],
+        )
+        .unwrap();
+    assert_eq!(changed, 1);
+    drop(store);
+    let host = setup.start();
+    let client = host.client();
+    let session = session.at(&client);
+    let detail = client
+        .get(&session.path("/messages"))
+        .await
+        .problem(500, "restore_failed");
+    assert!(detail.contains("/elsewhere"), "{detail}");
+    assert!(detail.contains("workspaces/default"), "{detail}");
+    // It is in nobody's way: it can be deleted, and others are made there.
+    client.delete(&session.path("")).await.ok(204);
+    client
+        .prompted("demo/planner", "hello")
+        .await
+        .until_idle()
+        .await;
+}

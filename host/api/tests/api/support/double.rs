@@ -523,7 +523,10 @@ impl Plane for Double {
             if answer.gate_id.0 != GATE {
                 return Err(Refused::GateNotFound);
             }
-            if !matches!(answer.reply, GateReply::Answer(_)) {
+            if matches!(
+                answer.reply,
+                GateReply::ApproveOnce | GateReply::ApproveAlways | GateReply::Deny(_)
+            ) {
                 answer.reply.check(&gate().ask)?;
             }
             self.note(&caller, format!("answer {:?}", answer.reply));
