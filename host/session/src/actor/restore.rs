@@ -49,7 +49,7 @@ async fn open(deps: &Deps, id: SessionId) -> Result<Lease, Refused> {
         Ok(lease) => Ok(lease),
         Err(JournalError::NotFound { .. }) => Err(Refused::SessionNotFound(id.to_string())),
         Err(JournalError::LeaseLost { holder }) => Err(Refused::LeaseHeld {
-            holder: holder.map_or_else(|| "by nobody it knows".into(), |h| h.to_string()),
+            holder: holder.map_or_else(|| "its holder is not known".into(), |h| h.to_string()),
         }),
         Err(error) => {
             tracing::error!(session = %id, %error, "the session's journal could not be opened");
