@@ -7,13 +7,14 @@
 mod client;
 mod component;
 mod floor;
+mod journal;
 mod stack;
 mod workspace;
 
 use anyhow::{Context, Result};
 use client::{Client, throughput};
 use floor::Commits;
-use harness_journal::Journal;
+use harness_journal::{Journal, Record};
 use harness_session::HostConfig;
 use serde_json::json;
 use stack::{Stack, TOKEN};
@@ -29,32 +30,48 @@ pub(crate) struct Row {
     id: &'static str,
     what: String,
     value: f64,
-    target: f64,
-    at_most: bool,
+    target: Option<Target>,
     note: String,
 }
 
+/// What a row is held against.
+#[derive(Clone, Copy)]
+enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtLeast(bound) => f.pad(&format!("≥ {bound}")),
+            Self::AtMost(bound) => f.pad(&format!("≤ {bound}")),
+        }
+    }
+}
+
 impl Row {
-    pub(crate) fn at_least(id: &'static str, what: &str, value: f64, target: f64) -> Self {
+    fn new(id: &'static str, what: &str, value: f64, target: Option<Target>) -> Self {
         Self {
             id,
             what: what.into(),
             value,
             target,
-            at_most: false,
             note: String::new(),
         }
     }
 
+    /// A part of the row before it: it has no target of its own.
+    pub(crate) fn part(id: &'static str, what: &str, value: f64) -> Self {
+        Self::new(id, what, value, None)
+    }
+
+    pub(crate) fn at_least(id: &'static str, what: &str, value: f64, target: f64) -> Self {
+        Self::new(id, what, value, Some(Target::AtLeast(target)))
+    }
+
     pub(crate) fn at_most(id: &'static str, what: &str, value: f64, target: f64) -> Self {
-        Self {
-            id,
-            what: what.into(),
-            value,
-            target,
-            at_most: true,
-            note: String::new(),
-        }
+        Self::new(id, what, value, Some(Target::AtMost(target)))
     }
 
     pub(crate) fn note(mut self, note: String) -> Self {
@@ -63,10 +80,10 @@ impl Row {
     }
 
     fn met(&self) -> bool {
-        if self.at_most {
-            self.value <= self.target
-        } else {
-            self.value >= self.target
+        match self.target {
+            Some(Target::AtLeast(bound)) => self.value >= bound,
+            Some(Target::AtMost(bound)) => self.value <= bound,
+            None => true,
         }
     }
 }
@@ -130,7 +147,7 @@ async fn main() -> Result<ExitCode> {
         "", "what", "value", "target"
     );
     for row in &rows {
-        let target = format!("{} {}", if row.at_most { "≤" } else { "≥" }, row.target);
+        let target = row.target.map(|t| t.to_string()).unwrap_or_default();
         let mark = if row.met() { "" } else { "MISSED " };
         println!(
             "{:<4} {:<52} {:>10.2} {:>10}  {mark}{}",
@@ -172,16 +189,21 @@ async fn discovery() -> Result<Row> {
 
 /// The records that one control appends, commit by commit, as the journal holds them.
 async fn commits_of(stack: &Stack, session: &str) -> Result<Commits> {
+    let commits = records_of(stack, session).await?;
+    let bytes = |records: Vec<Record>| records.into_iter().map(|r| r.bytes.to_vec()).collect();
+    Ok(commits.into_iter().map(bytes).collect())
+}
+
+async fn records_of(stack: &Stack, session: &str) -> Result<[Vec<Record>; 2]> {
     let id = session.parse()?;
     let before = Journal::tail(&stack.store, id).await?.next_seq;
     let mut client = stack.client().await?;
     stack.note(&mut client, session).await?;
     let page = Journal::read(&stack.store, id, before, 100).await?;
-    let records: Vec<Vec<u8>> = page.records.iter().map(|r| r.bytes.to_vec()).collect();
+    let mut intent = page.records;
     // The intent with the session's activation, then everything else with the outcome.
-    let split = records.len().min(2);
-    let (intent, outcome) = records.split_at(split);
-    Ok(vec![intent.to_vec(), outcome.to_vec()])
+    let outcome = intent.split_off(intent.len().min(2));
+    Ok([intent, outcome])
 }
 
 /// B2 and B3: durable controls, one client and 64 sessions.
@@ -191,6 +213,7 @@ async fn controls() -> Result<Vec<Row>> {
     let session = stack.session(&mut client).await?;
     let commits = commits_of(&stack, &session).await?;
     let floor = floor::server("{}".into(), stack.dir.path(), commits.clone()).await?;
+    let route = floor;
     let mut bare = Client::connect(floor, TOKEN).await?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..300 {
@@ -238,7 +261,13 @@ async fn controls() -> Result<Vec<Row>> {
         0.4,
     )
     .note(format!("{ours:.0}/s / {bare:.0}/s"));
-    Ok(vec![b2, b3])
+    let http = throughput(route, TOKEN, "/json", 64, time).await?;
+    let http = Row::part("", "  a bare JSON route, 64 conns / the same floor", http / bare)
+        .note(format!("{http:.0}/s"));
+    let log = journal::controls(&stack, records_of(&stack, &session).await?, 64, time).await?;
+    let log = Row::part("", "  the journal alone, 64 sessions / the same floor", log / bare)
+        .note(format!("{log:.0}/s"));
+    Ok(vec![b2, b3, http, log])
 }
 
 /// B6: memory of parked sessions.
@@ -250,13 +279,21 @@ async fn parked(n: usize) -> Result<Row> {
         ..HostConfig::default()
     };
     let stack = Stack::start(config).await?;
-    let mut client = stack.client().await?;
-    // What the first sessions allocate once is not a session's.
-    for _ in 0..200 {
-        stack.session(&mut client).await?;
-    }
+    // What as many sessions at once allocate for as long as they live is not a parked one's.
+    create(&stack, 400).await?;
     settle(&stack).await?;
     let before = memory()?;
+    create(&stack, n).await?;
+    settle(&stack).await?;
+    let each = memory()?.saturating_sub(before) as f64 / n as f64 / 1024.0;
+    Ok(
+        Row::at_most("B6", "KiB a parked session (10,000)", each, 2.0)
+            .note(format!("{} live", stack.host.live_sessions())),
+    )
+}
+
+/// Creates `n` sessions, 16 at a time.
+async fn create(stack: &Stack, n: usize) -> Result<()> {
     let clients = (0..16).map(|_| async {
         let mut client = stack.client().await?;
         for _ in 0..n / 16 {
@@ -264,13 +301,7 @@ async fn parked(n: usize) -> Result<Row> {
         }
         Ok::<_, anyhow::Error>(())
     });
-    futures::future::try_join_all(clients).await?;
-    settle(&stack).await?;
-    let each = memory()?.saturating_sub(before) as f64 / n as f64 / 1024.0;
-    Ok(
-        Row::at_most("B6", "KiB a parked session (10,000)", each, 2.0)
-            .note(format!("{} live", stack.host.live_sessions())),
-    )
+    futures::future::try_join_all(clients).await.map(drop)
 }
 
 /// Waits until every session is parked and no instance is left.

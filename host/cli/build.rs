@@ -1,8 +1,8 @@
 //! Builds the provider that is embedded in the binary, so that a fresh clone needs no other step.
 //!
 //! The component is built by a cargo of its own, for `wasm32-wasip2`, in a target directory below
-//! `OUT_DIR` (the outer build holds the lock of its own one). Nothing of the outer build leaks
-//! into it: flags, wrappers and profile settings of the host are removed from its environment.
+//! `OUT_DIR` (the outer build holds the lock of its own one), or in the one that
+//! `HARNESS_GUESTS_TARGET_DIR` names for all guests. Nothing of the outer build leaks into it: flags, wrappers and profile settings of the host are removed from its environment.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,8 @@ use std::process::{Command, Output};
 
 const TARGET: &str = "wasm32-wasip2";
 const PROVIDER: &str = "planner";
+/// Where guests are built, for several builds that share one.
+const TARGET_DIR_VARIABLE: &str = "HARNESS_GUESTS_TARGET_DIR";
 
 fn main() {
     match build() {
@@ -46,7 +48,11 @@ fn build() -> Result<PathBuf, String> {
         }
     }
     ensure_target()?;
-    let target_dir = variable("OUT_DIR")?.join("guest");
+    println!("cargo::rerun-if-env-changed={TARGET_DIR_VARIABLE}");
+    let target_dir = match env::var_os(TARGET_DIR_VARIABLE) {
+        Some(directory) => PathBuf::from(directory),
+        None => variable("OUT_DIR")?.join("guest"),
+    };
     let mut cargo = clean(Command::new(variable("CARGO")?));
     cargo.args(["build", "--release", "--locked", "--target", TARGET]);
     cargo

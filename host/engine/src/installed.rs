@@ -1,6 +1,7 @@
 //! One loaded component under the id it is installed as: what all its instances share.
 
 use crate::bindings::HarnessProviderPre;
+use crate::exports::Exports;
 use crate::config::ProviderSpec;
 use crate::convert;
 use crate::engine::Engine;
@@ -35,6 +36,7 @@ pub(crate) struct Installed {
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) health: Health,
     pub(crate) pre: HarnessProviderPre<Ctx>,
+    pub(crate) exports: Arc<Exports>,
     info: OnceLock<Arc<HarnessInfo>>,
     programs: Arc<BTreeMap<String, ProcessGrant>>,
     origins: Option<Arc<Origins>>,
@@ -46,6 +48,7 @@ pub(crate) struct Installed {
 #[derive(Clone)]
 pub(crate) struct Linked {
     pre: HarnessProviderPre<Ctx>,
+    exports: Arc<Exports>,
     origins: Option<Arc<Origins>>,
 }
 
@@ -79,7 +82,12 @@ impl Linked {
             .instantiate_pre(component)
             .and_then(HarnessProviderPre::new)
             .map_err(mismatch)?;
-        Ok(Self { pre, origins })
+        let exports = Arc::new(Exports::of(component).map_err(mismatch)?);
+        Ok(Self {
+            pre,
+            exports,
+            origins,
+        })
     }
 }
 
@@ -102,6 +110,7 @@ impl Installed {
             health: Health::new(&limits),
             limits,
             pre: linked.pre,
+            exports: linked.exports,
             info: OnceLock::new(),
             programs: Arc::new(spec.grants.process.clone()),
             origins: linked.origins,

@@ -18,6 +18,7 @@ mod config;
 mod convert;
 mod draft;
 mod engine;
+mod exports;
 mod flag;
 mod grants;
 mod imports;

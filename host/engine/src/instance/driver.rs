@@ -14,7 +14,7 @@ use super::limiter::StoreLimiter;
 use super::live::Live;
 use super::meter::{Meter, Metered};
 use super::shared::Shared;
-use crate::bindings::exports::harness::provider::provider::Guest;
+use crate::exports::{self, Guest};
 use crate::bindings::harness::provider::types as wit;
 use crate::convert;
 use crate::engine::{InstancePermit, TICK};
@@ -250,15 +250,19 @@ async fn body(
 ) -> wasmtime::Result<EndCause> {
     // Start functions yield at every tick, so that this bound is looked at.
     let deadline = shared.installed.limits.describe_deadline;
-    let instance = shared.installed.pre.instantiate_async(&mut *store);
+    let installed = &shared.installed;
+    let instance = installed.pre.instance_pre().instantiate_async(&mut *store);
     let Ok(instance) = tokio::time::timeout(deadline, instance).await else {
         return Ok(EndCause::SlowStart(deadline.as_millis()));
     };
     let instance = instance?;
-    let guest = instance.harness_provider_provider();
+    if matches!(purpose, Purpose::Describe(_)) {
+        exports::check(store, &installed.pre, &instance)?;
+    }
+    let guest = Guest::new(instance, installed.exports.clone());
     store
         .run_concurrent(async |accessor| {
-            let mut inner = pin!(serve(accessor, guest, shared, link, jobs, purpose));
+            let mut inner = pin!(serve(accessor, &guest, shared, link, jobs, purpose));
             // The event loop polls this whenever it turns: the heartbeat that ends a CPU slice.
             poll_fn(|cx| {
                 ticks.store(0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! One piece of work for a driver: a call into the component.
 
 use super::ctx::Ctx;
-use crate::bindings::exports::harness::provider::provider::Guest;
+use crate::exports::Guest;
 use futures::future::BoxFuture;
 use wasmtime::component::Accessor;
 

@@ -113,7 +113,7 @@ impl AsyncFinish<PreparedHandle, Prepared> for Classify {
         let (reply, answer) = oneshot::channel();
         shared.send(Job::call(move |accessor, guest| {
             Box::pin(async move {
-                let _ = reply.send(guest.prepared().call_execution(accessor, resource).await?);
+                let _ = reply.send(guest.call_execution(accessor, resource).await?);
                 Ok(())
             })
         }));
