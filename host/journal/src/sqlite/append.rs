@@ -274,7 +274,7 @@ fn insert(
     connection
         .prepare_cached(
             "INSERT INTO record (session, seq, kind, key, fingerprint, bytes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (session, key) DO NOTHING",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key, session) DO NOTHING",
         )
         .and_then(|mut insert| {
             insert.execute(params![
@@ -297,7 +297,7 @@ fn stored_seq(
     record: &NewRecord,
 ) -> Result<Option<Seq>, JournalError> {
     let mut query = connection
-        .prepare_cached("SELECT seq, fingerprint, kind FROM record WHERE session = ?1 AND key = ?2")
+        .prepare_cached("SELECT seq, fingerprint, kind FROM record WHERE key = ?2 AND session = ?1")
         .map_err(failed)?;
     let rows = query.query(params![head.n, record.key]).map_err(failed)?;
     row::first(rows, |row| {

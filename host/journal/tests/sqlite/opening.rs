@@ -83,7 +83,7 @@ async fn newer_version_is_refused_and_left_alone() {
     drop(connection);
     let before = std::fs::read(&database).unwrap();
     let refused = SqliteStore::open(&directory.options()).err().unwrap();
-    assert_eq!(refused, JournalError::NewerVersion { found: 7, known: 1 });
+    assert_eq!(refused, JournalError::NewerVersion { found: 7, known: 2 });
     assert!(refused.to_string().contains("newer build"), "{refused}");
     assert_eq!(std::fs::read(&database).unwrap(), before);
 }
