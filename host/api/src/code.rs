@@ -54,7 +54,7 @@ codes! {
     InvalidParams = "invalid_params", 400, "Parameters or model do not fit the harness", "";
     InvalidArgument = "invalid_argument", 400, "The provider does not accept this operation", "";
     UnsupportedOperation = "unsupported_operation", 400, "The harness does not implement this", "";
-    WorkspaceUnsupported = "workspace_unsupported", 400, "The harness cannot work in this workspace", "";
+    WorkspaceUnsupported = "workspace_unsupported", 400, "The workspace does not allow this", "";
     InvalidMode = "invalid_mode", 400, "Unknown loop mode", "";
     InvalidModel = "invalid_model", 400, "Unknown model", "";
     InvalidEffort = "invalid_effort", 400, "The model does not take this effort", "";
@@ -78,6 +78,7 @@ codes! {
         "list the installed ones with GET /v1/harnesses";
     LoopNotFound = "loop_not_found", 404, "Unknown loop",
         "read `active_loop_id` of the session, or leave `loop_id` out";
+    RefNotFound = "ref_not_found", 404, "Unknown snapshot", "";
     GateNotFound = "gate_not_found", 404, "Unknown or resolved gate", "";
     ProviderNotFound = "provider_not_found", 404, "Unknown provider",
         "list the installed ones with GET /v1/providers";
@@ -99,6 +100,8 @@ codes! {
     LoopShuttingDown = "loop_shutting_down", 409, "The loop is shutting down", "";
     SessionStopping = "session_stopping", 409, "The session is being stopped", "";
     SessionStopped = "session_stopped", 409, "The session is stopped", "";
+    NotIdle = "not_idle", 409, "The workspace is in use", "";
+    CheckpointFaulted = "checkpoint_faulted", 409, "A required checkpoint failed", "";
     SessionFaulted = "session_faulted", 409, "The session is faulted", "";
     NoFreeSlot = "no_free_slot", 409, "All execution slots are taken", "";
     StatusChanged = "status_changed", 409, "The session changed meanwhile", "";
@@ -114,6 +117,8 @@ codes! {
     HostRefused = "host_refused", 421, "Requests for this host name are refused", "";
     RestoreFailed = "restore_failed", 500, "The session could not be restored", "";
     WorkspaceLinkFailed = "workspace_link_failed", 500, "The session could not be recorded at its workspace", "";
+    SnapshotFailed = "snapshot_failed", 500, "The checkpoint or rewind failed",
+        "the workspace is what it was before";
     Internal = "internal", 500, "The host failed",
         "the host's log has the cause under this request_id";
     ProviderFailed = "provider_failed", 502, "The provider reported an error", "";

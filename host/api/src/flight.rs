@@ -19,6 +19,7 @@ use harness_core::abort::{AbortHandle, AbortReason, AbortSignal};
 use harness_core::ids::{CommandId, SessionId};
 use harness_core::refusal::Refused;
 use harness_core::view::{OperationResult, SessionView};
+use harness_core::workspace::WorkspaceRef;
 use harness_session::{Caller, Keyed};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -83,6 +84,8 @@ pub(crate) struct Cut {
     pub(crate) command_id: CommandId,
     /// What became of it, when it was an operation.
     pub(crate) result: Option<OperationResult>,
+    /// The snapshot, when it was a checkpoint or a rewind.
+    pub(crate) reference: Option<WorkspaceRef>,
 }
 
 /// What a repeat of such a request is answered with.
@@ -296,12 +299,17 @@ async fn recorded(
     let outcome = match plane.keyed(session, key).await? {
         KeyState::Fresh => work.await.map_err(Problem::from),
         KeyState::Done { status, body } => return replay(status, body),
-        KeyState::Unanswered { session, result } => {
+        KeyState::Unanswered {
+            session,
+            result,
+            reference,
+        } => {
             let session = plane.session(session).await?;
             again(Cut {
                 session,
                 command_id: key.command_id,
                 result,
+                reference,
             })
             .map_err(Problem::from)
         }

@@ -9,6 +9,7 @@ use harness_core::content::Message;
 use harness_core::ids::{CommandId, LoopId, ProjectId, Seq, SessionId};
 use harness_core::provider::{BoxFuture, Harnesses};
 use harness_core::view::{OperationResult, QueuedInput, SessionView};
+use harness_core::workspace::WorkspaceRef;
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, Workspace};
 use harness_session::{
     Caller, CommandStateRead, CommandStateView, CreateRequest, Created, Delivery, DraftRequest,
@@ -115,6 +116,19 @@ impl Plane for Host {
         loop_id: Option<LoopId>,
     ) -> Answer<'_, CommandId> {
         Host::compact(self, id, caller, loop_id).boxed()
+    }
+
+    fn checkpoint(&self, id: SessionId, caller: Caller) -> Answer<'_, WorkspaceRef> {
+        Host::checkpoint(self, id, caller).boxed()
+    }
+
+    fn rewind(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        reference: WorkspaceRef,
+    ) -> Answer<'_, WorkspaceRef> {
+        Host::rewind(self, id, caller, reference).boxed()
     }
 
     fn command_state(&self, id: SessionId) -> Answer<'_, Arc<CommandStateRead>> {

@@ -12,6 +12,7 @@ use harness_core::ids::{CommandId, LoopId, ProjectId, Seq, SessionId};
 use harness_core::provider::{BoxFuture, Harnesses};
 use harness_core::refusal::Refused;
 use harness_core::view::{OperationResult, QueuedInput, SessionView};
+use harness_core::workspace::WorkspaceRef;
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, Workspace};
 use harness_session::{
     Caller, CommandStateRead, CommandStateView, CreateRequest, Created, Delivery, DraftRequest,
@@ -95,6 +96,15 @@ pub trait Plane: Send + Sync + 'static {
         caller: Caller,
         loop_id: Option<LoopId>,
     ) -> Answer<'_, CommandId>;
+    /// Takes a snapshot of the session's workspace (S119).
+    fn checkpoint(&self, id: SessionId, caller: Caller) -> Answer<'_, WorkspaceRef>;
+    /// Makes the session's workspace what a snapshot says (S119).
+    fn rewind(
+        &self,
+        id: SessionId,
+        caller: Caller,
+        reference: WorkspaceRef,
+    ) -> Answer<'_, WorkspaceRef>;
     /// Command state, live (R41).
     fn command_state(&self, id: SessionId) -> Answer<'_, Arc<CommandStateRead>>;
     /// Runs an operation (R42); `gone` fires when the caller has left.

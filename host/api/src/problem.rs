@@ -405,6 +405,11 @@ mod tests {
             (R::RestoreFailed("r".into()), 500),
             (R::Restoring, 409),
             (R::NoFreeSlot, 409),
+            (R::NotIdle("n"), 409),
+            (R::CheckpointFaulted { reason: "r".into() }, 409),
+            (R::RefNotFound("r".into()), 404),
+            (R::SnapshotsUnsupported("u"), 400),
+            (R::SnapshotFailed("f".into()), 500),
             (R::StatusChanged("c"), 409),
             (
                 R::HarnessChanged {

@@ -7,7 +7,7 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::routes::{
     commands, events, gates, harnesses, health, input, journal, loops, pages, projects, providers,
-    sessions, tokens, workspaces,
+    sessions, snapshots, tokens, workspaces,
 };
 use crate::state::ApiState;
 use axum::routing::get;
@@ -48,6 +48,8 @@ pub(crate) fn documented() -> OpenApiRouter<ApiState> {
         .routes(routes!(loops::set_mode))
         .routes(routes!(loops::set_inference))
         .routes(routes!(loops::compact))
+        .routes(routes!(snapshots::checkpoint))
+        .routes(routes!(snapshots::restore))
         .routes(routes!(gates::list))
         .routes(routes!(gates::answer))
         .routes(routes!(events::session))

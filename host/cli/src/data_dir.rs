@@ -6,6 +6,7 @@
 //! host.key                   32 random bytes, mode 0600: authenticates the compile cache
 //! host.json                  where the running host listens, for `harness token`
 //! cache/                     precompiled code (harness-engine)
+//! snapshots/                 snapshots of workspaces (harness-workspace)
 //! workspaces/default/        the workspace of a host without a configured one
 //! ```
 //! Invariants: the directory is the owner's alone when the host makes it, and never writable by
@@ -91,6 +92,11 @@ impl DataDir {
     /// Where precompiled code is kept.
     pub(crate) fn cache(&self) -> PathBuf {
         self.root.join("cache")
+    }
+
+    /// Where snapshots of workspaces are kept.
+    pub(crate) fn snapshots(&self) -> PathBuf {
+        self.root.join("snapshots")
     }
 
     /// The workspace of a host without a configured one; created when missing.

@@ -1,6 +1,7 @@
 //! Why the binary stops, with an exit status that scripts can tell apart.
 
 use harness_journal::JournalError;
+use harness_workspace::WorkspaceError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -52,6 +53,22 @@ impl Failure {
         Self::new(
             kind,
             format_args!("{}: {error}{remedy}", directory.display()),
+        )
+    }
+
+    /// A failure of the store of snapshots.
+    pub(crate) fn snapshots(directory: &std::path::Path, error: &WorkspaceError) -> Self {
+        let kind = match error {
+            WorkspaceError::Locked => Kind::DataDirectoryHeld,
+            WorkspaceError::NewerVersion { .. } => Kind::DataDirectoryNewer,
+            _ => Kind::Failed,
+        };
+        Self::new(
+            kind,
+            format_args!(
+                "{}: {error}\n    remedy: see that the directory belongs to the user that runs the host and has room; without it no checkpoint could be taken, and none that was taken restored",
+                directory.display()
+            ),
         )
     }
 

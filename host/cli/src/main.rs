@@ -12,6 +12,7 @@ mod embedded;
 mod failure;
 mod provider;
 mod serve;
+mod snapshots;
 mod telemetry;
 mod text;
 mod token;

@@ -18,3 +18,4 @@ pub mod refusal;
 pub mod session;
 pub mod state_store;
 pub mod view;
+pub mod workspace;

@@ -145,6 +145,28 @@ pub enum Refused {
     /// The slot pool is exhausted.
     #[error("all execution slots are taken; try again when another run has ended")]
     NoFreeSlot,
+    /// A checkpoint or rewind needs an idle session that is alone in its workspace (S98, S99).
+    #[error("{0}")]
+    NotIdle(&'static str),
+    /// A required checkpoint failed (S98).
+    #[error(
+        "the session's last required checkpoint failed ({reason}); take one with POST …/workspace/checkpoint"
+    )]
+    CheckpointFaulted {
+        /// Why it failed.
+        reason: String,
+    },
+    /// No snapshot of that name of this workspace.
+    #[error(
+        "no snapshot `{0}` of this workspace is stored; use a ref that a checkpoint of it returned"
+    )]
+    RefNotFound(String),
+    /// The session has no workspace whose snapshots could be taken.
+    #[error("{0}")]
+    SnapshotsUnsupported(&'static str),
+    /// A checkpoint or rewind failed; the workspace is what it was.
+    #[error("{0}")]
+    SnapshotFailed(String),
     /// Something changed between prepare and reserve.
     #[error("{0}")]
     StatusChanged(&'static str),
@@ -241,6 +263,11 @@ impl Refused {
             Self::RestoreFailed(_) => "restore_failed",
             Self::Restoring => "restoring",
             Self::NoFreeSlot => "no_free_slot",
+            Self::NotIdle(_) => "not_idle",
+            Self::CheckpointFaulted { .. } => "checkpoint_faulted",
+            Self::RefNotFound(_) => "ref_not_found",
+            Self::SnapshotsUnsupported(_) => "workspace_unsupported",
+            Self::SnapshotFailed(_) => "snapshot_failed",
             Self::StatusChanged(_) => "status_changed",
             Self::HarnessChanged { .. } => "harness_changed",
             Self::FoldingUnavailable => "folding_unavailable",
@@ -274,6 +301,7 @@ impl Refused {
                     | "session_busy"
                     | "session_stopping"
                     | "no_free_slot"
+                    | "not_idle"
                     | "status_changed"
                     | "gate_not_ready"
                     | "capacity"

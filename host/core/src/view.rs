@@ -98,6 +98,10 @@ pub struct SessionView {
     pub run_id: Option<RunId>,
     /// Why the last run failed.
     pub error: Option<RowError>,
+    /// Why its last required checkpoint failed. While it is set prompts wait, and operations are
+    /// refused, until a checkpoint succeeds (S98).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_fault: Option<RowError>,
     /// When it was created.
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub created_at: Timestamp,

@@ -1,5 +1,6 @@
 //! What an operator can set for sessions; values are resolved and in range.
 
+use harness_core::workspace::CheckpointPolicy;
 use std::time::Duration;
 
 /// Settings of the session layer.
@@ -41,6 +42,10 @@ pub struct HostConfig {
     pub restore_again: Duration,
     /// When gates are answered without a person.
     pub gates: GatePolicies,
+    /// When checkpoints of workspaces are taken unasked (S98).
+    pub checkpoint: CheckpointPolicy,
+    /// Longest time for one snapshot, and for the change of a rewind (S98).
+    pub snapshot: Duration,
 }
 
 /// Policy of each kind of gate (S86): after that time it closes as `policy_response` and the
@@ -75,6 +80,8 @@ impl Default for HostConfig {
             drift_decider: seconds(30),
             restore_again: seconds(10),
             gates: GatePolicies::default(),
+            checkpoint: CheckpointPolicy::Off,
+            snapshot: seconds(30),
         }
     }
 }

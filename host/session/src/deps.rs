@@ -7,9 +7,11 @@ use crate::observer::SessionObserver;
 use crate::requests::RowChange;
 use crate::slots::Slots;
 use crate::unrestorable::Unrestorable;
+use crate::workplaces::Workplaces;
 use dashmap::DashMap;
 use harness_core::ids::{Ids, WorkspaceId};
 use harness_core::provider::Harnesses;
+use harness_core::workspace::SnapshotStore;
 use harness_journal::{Catalog, Journal, Workspace};
 use std::sync::Arc;
 use tokio::sync::broadcast;
@@ -24,6 +26,10 @@ pub(crate) struct Deps {
     pub(crate) directory: Directory,
     /// Workspaces known to be ready.
     pub(crate) workspaces: DashMap<WorkspaceId, Workspace>,
+    /// Who is in which workspace.
+    pub(crate) workplaces: Workplaces,
+    /// Snapshots of workspaces; `None`: this host keeps none.
+    pub(crate) snapshots: Option<Arc<dyn SnapshotStore>>,
     pub(crate) slots: Slots,
     pub(crate) config: HostConfig,
     pub(crate) observer: Arc<dyn SessionObserver>,

@@ -204,6 +204,10 @@ impl Published {
             Some(Refused::SessionFaulted)
         } else if self.view.status == Status::Stopped {
             Some(Refused::SessionStopped)
+        } else if let Some(fault) = &self.view.checkpoint_fault {
+            Some(Refused::CheckpointFaulted {
+                reason: fault.code.clone(),
+            })
         } else if self.active.stopping {
             Some(Refused::SessionStopping)
         } else {

@@ -11,12 +11,14 @@ use crate::handle::Handle;
 use crate::observer::{NoObserver, SessionObserver};
 use crate::slots::Slots;
 use crate::unrestorable::Unrestorable;
+use crate::workplaces::Workplaces;
 use crate::workspaces;
 use dashmap::DashMap;
 use harness_core::ids::{ProjectId, SessionId};
 use harness_core::provider::{Harness, Harnesses, ProviderState};
 use harness_core::refusal::Refused;
 use harness_core::view::Status;
+use harness_core::workspace::SnapshotStore;
 use harness_journal::{
     Catalog, Journal, JournalError, PageRequest, Project, Workspace, WorkspaceState,
     WorkspaceTarget,
@@ -39,6 +41,8 @@ pub struct Parts {
     pub harnesses: Arc<dyn Harnesses>,
     /// Settings.
     pub config: HostConfig,
+    /// Snapshots of workspaces; `None`: this host keeps none.
+    pub snapshots: Option<Arc<dyn SnapshotStore>>,
     /// Lifecycle hooks.
     pub observer: Arc<dyn SessionObserver>,
     /// Decides over sessions whose configuration drifted.
@@ -73,7 +77,7 @@ pub(crate) struct Inner {
 }
 
 impl Parts {
-    /// Parts without hooks, which reject sessions that drifted.
+    /// Parts without hooks and snapshots, which reject sessions that drifted.
     #[must_use]
     pub fn new(
         journal: Arc<dyn Journal>,
@@ -86,6 +90,7 @@ impl Parts {
             catalog,
             harnesses,
             config,
+            snapshots: None,
             observer: Arc::new(NoObserver),
             drift: default_decider(),
         }
@@ -105,6 +110,8 @@ impl Host {
             slots: Slots::new(parts.config.slots),
             directory: Directory::default(),
             workspaces: DashMap::new(),
+            workplaces: Workplaces::default(),
+            snapshots: parts.snapshots,
             config: parts.config,
             observer: parts.observer,
             drift: parts.drift,
@@ -140,6 +147,7 @@ impl Host {
     /// The store failed.
     pub async fn recover(&self, default_root: PathBuf) -> Result<usize, JournalError> {
         self.ensure_default(default_root).await?;
+        self.settle_rewinds().await?;
         let mut restored = 0;
         let mut after = None;
         loop {

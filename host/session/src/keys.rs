@@ -5,11 +5,13 @@
 use crate::actor::Msg;
 use crate::host::Host;
 use crate::requests::Keyed;
+use crate::snapshots::recorded_reference;
 use crate::subscription::journal_page;
 use bytes::Bytes;
 use harness_core::ids::{CommandId, SessionId};
 use harness_core::refusal::Refused;
 use harness_core::view::OperationResult;
+use harness_core::workspace::WorkspaceRef;
 use harness_journal::{IdempotencyScope, StoredResponse};
 
 /// Whether a keyed request was answered before (G5).
@@ -30,6 +32,8 @@ pub enum KeyState {
         session: SessionId,
         /// The outcome of the operation, if it was one and is known.
         result: Option<OperationResult>,
+        /// The snapshot, if it was a checkpoint or a rewind.
+        reference: Option<WorkspaceRef>,
     },
 }
 
@@ -58,19 +62,20 @@ impl Host {
         }
         // Restoring it first turns an intent without outcome into `uncertain` (R80).
         self.live(entry.session).await?;
-        let result = self.recorded_result(entry.session, key.command_id).await?;
+        let (result, reference) = self.recorded(entry.session, key.command_id).await?;
         Ok(KeyState::Unanswered {
             session: entry.session,
             result,
+            reference,
         })
     }
 
-    /// The outcome of an operation as the journal holds it; of several the last word is first.
-    async fn recorded_result(
+    /// What came of a command as the journal holds it; of several words the first.
+    async fn recorded(
         &self,
         id: SessionId,
         command: CommandId,
-    ) -> Result<Option<OperationResult>, Refused> {
+    ) -> Result<(Option<OperationResult>, Option<WorkspaceRef>), Refused> {
         let mut from = 1;
         loop {
             let page = journal_page(
@@ -80,12 +85,12 @@ impl Host {
                 harness_journal::MAX_PAGE,
             )
             .await?;
-            let found = page
-                .events
-                .iter()
-                .find_map(|data| crate::recovery::result_of(data, command));
-            if found.is_some() || page.done {
-                return Ok(found);
+            let mut events = page.events.iter();
+            let found = events.find_map(|data| crate::recovery::result_of(data, command));
+            let mut events = page.events.iter();
+            let reference = events.find_map(|data| recorded_reference(data, command));
+            if found.is_some() || reference.is_some() || page.done {
+                return Ok((found, reference));
             }
             from = page.next_seq;
         }

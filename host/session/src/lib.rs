@@ -30,8 +30,10 @@ mod requests;
 mod rounds;
 mod signals;
 mod slots;
+mod snapshots;
 mod subscription;
 mod unrestorable;
+mod workplaces;
 mod workspaces;
 
 pub use config::{GatePolicies, HostConfig};

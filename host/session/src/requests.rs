@@ -52,7 +52,7 @@ pub struct DraftRequest {
 /// How a session was shut down (S118).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShutDown {
-    /// Phases that did not end within their bound: `loops`, `instances`.
+    /// Phases that did not end within their bound: `loops`, `workspace`, `instances`.
     pub expired_phases: Vec<&'static str>,
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Capabilities {
 }
 
 /// Parts of the plane that are there (S100).
-const FEATURES: [&str; 10] = [
+const FEATURES: [&str; 11] = [
     "journal",
     "sessions",
     "input",
@@ -90,6 +90,7 @@ const FEATURES: [&str; 10] = [
     "events",
     "loops",
     "compaction",
+    "workspace",
     "shutdown",
     "operations",
 ];

@@ -12,5 +12,6 @@ pub(crate) mod pages;
 pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod sessions;
+pub(crate) mod snapshots;
 pub(crate) mod tokens;
 pub(crate) mod workspaces;

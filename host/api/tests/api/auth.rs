@@ -43,6 +43,12 @@ fn routes() -> Vec<(Method, String, harness_journal::TokenScope, Option<Value>)>
         (Method::PATCH, at(""), Invoke, Some(json!({"title": "t"}))),
         post(at("/shutdown"), Invoke, json!({})),
         post(at("/restore"), Invoke, json!({})),
+        post(at("/workspace/checkpoint"), Invoke, json!({})),
+        post(
+            at("/workspace/restore"),
+            Invoke,
+            json!({"ref": format!("v1:sha256:{}", "0a".repeat(32))}),
+        ),
         get(&at("/messages"), Read),
         get(&at("/harness-commands"), Read),
         post(

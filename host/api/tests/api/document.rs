@@ -42,6 +42,8 @@ const CONTRACT: &[&str] = &[
     "POST /v1/sessions/{session_id}/loops/{loop_id}/mode",
     "POST /v1/sessions/{session_id}/loops/{loop_id}/inference",
     "POST /v1/sessions/{session_id}/compact",
+    "POST /v1/sessions/{session_id}/workspace/checkpoint",
+    "POST /v1/sessions/{session_id}/workspace/restore",
     "GET /v1/sessions/{session_id}/gates",
     "POST /v1/sessions/{session_id}/gates/{gate_id}",
     "GET /v1/sessions/{session_id}/events",

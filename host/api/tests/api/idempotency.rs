@@ -283,6 +283,7 @@ async fn s120_a_repeat_after_a_crash_gets_what_the_journal_has() {
         *server.double.script.cut.lock().unwrap() = Some(KeyState::Unanswered {
             session: SESSION.into(),
             result,
+            reference: None,
         });
     };
     cut(Some(result.clone()));

@@ -109,6 +109,7 @@ async fn s100_capabilities_name_what_is_there() {
             "events",
             "loops",
             "compaction",
+            "workspace",
             "shutdown",
             "operations"
         ])

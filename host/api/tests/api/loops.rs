@@ -193,6 +193,7 @@ async fn s120_a_repeat_after_a_crash_tells_what_is_known() {
         *server.double.script.cut.lock().unwrap() = Some(KeyState::Unanswered {
             session: SESSION.into(),
             result: None,
+            reference: None,
         });
         let (status, told) = server.ask(keyed(&path, "k", body)).await;
         match status.as_u16() {

@@ -20,5 +20,6 @@ mod journey;
 mod lists;
 mod loops;
 mod refusals;
+mod snapshots;
 mod streams;
 mod support;

@@ -7,6 +7,7 @@ use super::secrets::Secrets;
 use super::settings::{Exposure, Settings, Tls};
 use super::written::{self, Written};
 use harness_core::ids::HarnessId;
+use harness_core::workspace::CheckpointPolicy;
 use harness_engine::{ComponentSource, Limits, ProviderSpec};
 use harness_session::{GatePolicies, Verdict};
 use std::collections::BTreeMap;
@@ -178,6 +179,9 @@ fn settings(cx: &mut Context<'_>, written: &Written) -> Settings {
         0..=10 * 60 * SECOND,
         &mut s.workspace_wait,
     );
+    if let Some(word) = &written.workspace.checkpoint {
+        s.checkpoint = checkpoint(cx, word);
+    }
     count(
         cx,
         "engine.compiles",
@@ -344,6 +348,19 @@ fn workspace_root(cx: &mut Context<'_>, key: &str, written: &Spanned<String>) ->
         cx.report(Problem::new(line, message, "create it, or leave it out"));
     }
     path
+}
+
+fn checkpoint(cx: &mut Context<'_>, written: &Spanned<String>) -> CheckpointPolicy {
+    let word = written.get_ref();
+    CheckpointPolicy::from_word(word).unwrap_or_else(|| {
+        let line = cx.line(written);
+        cx.report(Problem::new(
+            line,
+            format!("`workspace.checkpoint` is no policy: {word:?}"),
+            "write \"off\", \"best-effort\" or \"required\"",
+        ));
+        CheckpointPolicy::default()
+    })
 }
 
 fn provider(

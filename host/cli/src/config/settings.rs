@@ -1,5 +1,6 @@
 //! The configuration as the host uses it: resolved and checked.
 
+use harness_core::workspace::CheckpointPolicy;
 use harness_engine::{Limits, ProviderSpec};
 use harness_session::{GatePolicies, Verdict};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) workspace_roots: Vec<PathBuf>,
     /// Longest wait for a workspace that is being set up. Default 30 s.
     pub(crate) workspace_wait: Duration,
+    /// When checkpoints of workspaces are taken unasked (S98). Default: never.
+    pub(crate) checkpoint: CheckpointPolicy,
     /// Compilations at a time: 1 to 64. Default 2.
     pub(crate) compiles: usize,
     /// Live instances of all providers: 1 to 100 000. Default 1000.
@@ -114,6 +117,7 @@ impl Default for Settings {
             workspace_root: None,
             workspace_roots: Vec::new(),
             workspace_wait: Duration::from_secs(30),
+            checkpoint: CheckpointPolicy::Off,
             compiles: 2,
             instances: 1000,
             drain: Limits::default().drain,

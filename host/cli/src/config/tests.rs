@@ -1,6 +1,7 @@
 //! What a good configuration resolves to.
 
 use super::{Environment, Exposure, Settings, resolve};
+use harness_core::workspace::CheckpointPolicy;
 use harness_engine::{Limits, ProcessCwd, Secret};
 use harness_session::GatePolicies;
 use std::path::Path;
@@ -47,6 +48,19 @@ fn limits_of_a_provider_stand_over_those_of_all() {
     );
     assert_eq!(first.limits.drain, Duration::from_secs(2));
     assert_eq!(first.limits.cpu_slice, Limits::default().cpu_slice);
+}
+
+#[test]
+fn s98_checkpoints_are_taken_by_policy() {
+    assert_eq!(good("").checkpoint, CheckpointPolicy::Off);
+    for (word, policy) in [
+        ("off", CheckpointPolicy::Off),
+        ("best-effort", CheckpointPolicy::BestEffort),
+        ("required", CheckpointPolicy::Required),
+    ] {
+        let settings = good(&format!("[workspace]\ncheckpoint = \"{word}\"\n"));
+        assert_eq!(settings.checkpoint, policy);
+    }
 }
 
 #[test]

@@ -91,6 +91,7 @@ pub(super) struct Workspace {
     pub(super) root: Option<Spanned<String>>,
     pub(super) roots: Vec<Spanned<String>>,
     pub(super) wait: Option<Spanned<WrittenDuration>>,
+    pub(super) checkpoint: Option<Spanned<String>>,
 }
 
 /// `[engine]`.

@@ -11,6 +11,7 @@
 //!   was acknowledged is durable whether or not the steps finish.
 
 mod announce;
+mod collect;
 mod files;
 mod gauges;
 mod listen;
@@ -21,6 +22,7 @@ use crate::config::{self, Exposure, Settings};
 use crate::data_dir::{Address, DataDir, Published};
 use crate::embedded;
 use crate::failure::{Failure, Kind};
+use crate::snapshots::Snapshots;
 use crate::telemetry::Telemetry;
 use crate::token;
 use announce::Announcement;
@@ -168,8 +170,11 @@ impl Running {
         let registry = Registry::new(engine, store_port.clone());
         load(&registry, &settings.providers).await?;
 
+        let snapshots = Snapshots::open(&dir.snapshots(), vec![dir.path().to_owned()])
+            .map_err(|error| Failure::snapshots(&dir.snapshots(), &error))?;
         let parts = Parts {
             drift: Arc::new(Always(settings.sessions.drift)),
+            snapshots: Some(Arc::new(snapshots)),
             ..Parts::new(
                 store_port.clone(),
                 store_port.clone(),
@@ -191,6 +196,7 @@ impl Running {
 
         let metrics = telemetry.metrics();
         tokio::spawn(Telemetry::upkeep(metrics.clone()));
+        tokio::spawn(collect::collect(host.clone()));
         let (measured, journal) = (host.clone(), store.clone());
         let state = ApiState::new(ApiParts {
             plane: Arc::new(host.clone()),
@@ -338,6 +344,7 @@ fn host_config(settings: &Settings) -> HostConfig {
         link_messages_per_second: sessions.link_messages_per_second,
         shutdown: sessions.shutdown,
         gates: settings.gates,
+        checkpoint: settings.checkpoint,
         ..HostConfig::default()
     }
 }

@@ -66,6 +66,10 @@ impl EventBody {
                 ("SessionParamsChanged", Enduring, Session, Public)
             }
             Self::ActiveLoopChanged { .. } => ("ActiveLoopChanged", Enduring, Session, Public),
+            Self::WorkspaceCheckpointed { .. } => {
+                ("WorkspaceCheckpointed", Enduring, Session, Public)
+            }
+            Self::WorkspaceRestored { .. } => ("WorkspaceRestored", Enduring, Session, Public),
             Self::LoopStarted { .. } => ("LoopStarted", Enduring, Loop, Public),
             Self::LoopModeChanged { .. } => ("LoopModeChanged", Enduring, Loop, Public),
             Self::LoopInferenceChanged { .. } => ("LoopInferenceChanged", Enduring, Loop, Public),
@@ -119,7 +123,7 @@ impl EventBody {
     }
 
     /// Every wire tag of the union.
-    pub const TYPES: [&'static str; 45] = [
+    pub const TYPES: [&'static str; 47] = [
         "SessionStarted",
         "SessionActive",
         "SessionIdle",
@@ -130,6 +134,8 @@ impl EventBody {
         "ConfigurationAdopted",
         "SessionParamsChanged",
         "ActiveLoopChanged",
+        "WorkspaceCheckpointed",
+        "WorkspaceRestored",
         "LoopStarted",
         "LoopModeChanged",
         "LoopInferenceChanged",

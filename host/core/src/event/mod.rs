@@ -19,6 +19,7 @@ use crate::ids::{
 };
 use crate::provider::Params;
 use crate::view::{OutcomeStatus, ParamsEffective, Status};
+use crate::workspace::WorkspaceRef;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +114,25 @@ pub enum EventBody {
         active_loop_id: LoopId,
         /// The one before.
         previous_loop_id: LoopId,
+    },
+    /// A snapshot of the workspace was taken; its bytes were durable before (S98).
+    WorkspaceCheckpointed {
+        /// Its name.
+        #[serde(rename = "ref")]
+        reference: WorkspaceRef,
+        /// Directories, files and symlinks in it.
+        entries: u64,
+        /// Bytes of file content in it.
+        bytes: u64,
+    },
+    /// The workspace was made what a snapshot says (S99).
+    WorkspaceRestored {
+        /// The snapshot.
+        #[serde(rename = "ref")]
+        reference: WorkspaceRef,
+        /// A checkpoint now would have the same ref. False only where rules of what is excluded
+        /// were changed since.
+        exact: bool,
     },
     /// A loop begins.
     LoopStarted {

@@ -62,6 +62,7 @@ impl State {
             restore_error: None,
             run_id: None,
             active: false,
+            owes_checkpoint: false,
             config_epoch: 0,
             configuration: configuration.clone(),
             settings_epoch: 0,
@@ -243,7 +244,13 @@ impl State {
         match &event.body {
             EventBody::SessionStarted { .. } => return wrong("a second SessionStarted"),
             EventBody::SessionActive {} => self.active = true,
-            EventBody::SessionIdle {} => self.active = false,
+            EventBody::SessionIdle {} => {
+                self.active = false;
+                self.owes_checkpoint = true;
+            }
+            EventBody::WorkspaceCheckpointed { .. } | EventBody::WorkspaceRestored { .. } => {
+                self.owes_checkpoint = false;
+            }
             EventBody::SessionStopped {} => self.stopped = true,
             EventBody::RestoreDone {} => {
                 self.stopped = false;

@@ -15,6 +15,7 @@ use crate::provider::{
 };
 use crate::refusal::Refused;
 use crate::view::OperationResult;
+use crate::workspace::{Rewound, Snapshot, SnapshotError, WorkspaceRef};
 
 /// Who asked, for a command's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -301,6 +302,23 @@ pub enum Input {
         /// Messages that are complete and not committed.
         messages: Vec<Message>,
     },
+    /// A snapshot of the workspace (S98).
+    Checkpoint(Origin),
+    /// Makes the workspace what a snapshot of it says (S99).
+    Rewind {
+        /// Who asked.
+        origin: Origin,
+        /// The snapshot.
+        reference: WorkspaceRef,
+    },
+    /// The checkpoint that ran has ended.
+    Checkpointed(Result<Snapshot, SnapshotError>),
+    /// The rewind that ran has changed the workspace, or has failed.
+    Rewound(Result<Rewound, SnapshotError>),
+    /// What a way back from the rewind would have needed is dropped.
+    RewindFinished,
+    /// Others came to the workspace or left it.
+    WorkspaceChanged,
     /// Stop (R67).
     Interrupt {
         /// Who asked.
@@ -436,6 +454,8 @@ pub enum Answer {
     Reserved(InvocationId),
     /// A prompt is starting: ask again when its handle is there, or the bound passed (R65).
     WaitForHandle,
+    /// Another session has the workspace: ask again when it was left, or the bound passed (S99).
+    WaitForWorkspace,
     /// The command state moved on since the read: read again and compare (step 6).
     Reread,
     /// An open gate: its answer comes as [`Effect::AnswerGate`] or [`Effect::AnswerHostGate`].
@@ -446,6 +466,8 @@ pub enum Answer {
     Approved(ApprovalDecision),
     /// The folded inputs.
     Inputs(Vec<PromptInput>),
+    /// Wait: the result of the checkpoint or rewind comes as [`Effect::AnswerWorkspace`].
+    AtWork,
     /// Wait: the session shuts down, the end comes as [`Effect::ShutDown`].
     ShuttingDown,
     /// Wait: the stop of that command is under way, its end comes as [`Effect::Stopped`].
@@ -507,6 +529,36 @@ pub enum Effect {
         loop_id: LoopId,
         /// The first command that asked for it.
         command_id: CommandId,
+    },
+    /// The session works in the workspace it was let into.
+    EnterWorkspace,
+    /// It does not any more.
+    LeaveWorkspace,
+    /// Feeds [`Input::WorkspaceChanged`] when somebody else leaves the workspace.
+    WatchWorkspace,
+    /// Takes a snapshot; the session has the workspace alone until the next job or
+    /// [`Effect::FreeWorkspace`].
+    Checkpoint,
+    /// Changes the workspace to that snapshot; as [`Effect::Checkpoint`].
+    Rewind {
+        /// Who asked.
+        command_id: CommandId,
+        /// The snapshot.
+        reference: WorkspaceRef,
+    },
+    /// The rewind's event is durable: drops what a way back would need. Ends in
+    /// [`Input::RewindFinished`].
+    FinishRewind,
+    /// Nobody waits for the job that runs any more: it is to give up.
+    AbandonWorkspaceJob,
+    /// The session does not need the workspace alone any more.
+    FreeWorkspace,
+    /// Who asked for a checkpoint or a rewind has the result.
+    AnswerWorkspace {
+        /// The command.
+        command_id: CommandId,
+        /// The snapshot, or why there is none.
+        result: Result<WorkspaceRef, Box<Refused>>,
     },
     /// Calls `done` on what the invocation started.
     CallDone(InvocationId),

@@ -10,6 +10,8 @@ use crate::ids::{CommandId, GateId, HarnessId, LoopId, RunId, TurnId};
 use crate::operation::Execution;
 use crate::provider::NativeTurn;
 use crate::refusal::Refused;
+use crate::view::RowError;
+use crate::workspace::WorkspaceRef;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Number of an invocation, unique in the life of a session's actor.
@@ -37,6 +39,8 @@ pub struct Live {
     pub awaits: BTreeMap<LinkId, Await>,
     /// Gates that are being answered, and wait for what has to come first (S80).
     pub claimed: BTreeSet<GateId>,
+    /// What the session does in its workspace.
+    pub workspace: LiveWorkspace,
     /// Last invocation number given.
     pub last_invocation: InvocationId,
 }
@@ -67,6 +71,44 @@ impl Fault {
     pub fn is_lease_lost(&self) -> bool {
         matches!(self, Self::LeaseLost(_))
     }
+}
+
+/// What a session does in its workspace, which it shares with other sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveWorkspace {
+    /// It works there: nobody has the workspace alone meanwhile.
+    pub inside: bool,
+    /// It has the workspace alone.
+    pub held: bool,
+    /// The checkpoint or rewind that runs. Nothing else starts meanwhile.
+    pub job: Option<WorkspaceJob>,
+    /// Checkpoints that clients asked for and that wait, in order.
+    pub waiting: VecDeque<CommandId>,
+    /// The policy wants one, because an idle edge was written.
+    pub due: bool,
+    /// Why the last required checkpoint failed (S98).
+    pub fault: Option<RowError>,
+    /// It looks again when somebody else leaves the workspace.
+    pub watches: bool,
+}
+
+/// What is done to a workspace by a session that has it alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkspaceJob {
+    /// A snapshot is taken.
+    Checkpoint {
+        /// Who asked for it; empty: the policy alone.
+        asked: Vec<CommandId>,
+    },
+    /// The tree becomes that of a snapshot.
+    Rewind {
+        /// Who asked.
+        asked: CommandId,
+        /// The snapshot.
+        reference: WorkspaceRef,
+        /// Its event is durable; what a way back would need is being dropped.
+        recorded: bool,
+    },
 }
 
 /// In-memory state of one loop.
@@ -246,7 +288,13 @@ impl Live {
     /// Whether nothing keeps an instance of the session busy (N5), apart from open gates.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.stops.is_empty() && self.loops.values().all(LiveLoop::is_quiet)
+        let workspace = &self.workspace;
+        let works = workspace.held || workspace.due || workspace.watches;
+        // Who looks at a checkpoint fault reads it from the live session.
+        self.stops.is_empty()
+            && !works
+            && workspace.fault.is_none()
+            && self.loops.values().all(LiveLoop::is_quiet)
     }
 
     pub(super) fn next_invocation(&mut self) -> InvocationId {

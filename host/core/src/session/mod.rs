@@ -19,7 +19,9 @@ mod sink;
 mod state;
 
 pub use apply::Contradiction;
-pub use decide::{MAX_COMPACT_WAITERS, MAX_HOST_GATES, MAX_LOOPS, MAX_SUMMARY};
+pub use decide::{
+    MAX_CHECKPOINT_WAITERS, MAX_COMPACT_WAITERS, MAX_HOST_GATES, MAX_LOOPS, MAX_SUMMARY,
+};
 pub use history::History;
 pub use input::*;
 pub use live::*;
@@ -34,6 +36,7 @@ use crate::event::{Event, Visibility};
 use crate::ids::{HarnessId, Ids, Seq};
 use crate::provider::HarnessInfo;
 use crate::view::{RowError, SessionView, Snapshot, Status};
+use crate::workspace::CheckpointPolicy;
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -100,6 +103,21 @@ pub struct Cx<'a> {
     pub native_turns: bool,
     /// Inputs an inbox holds (S40).
     pub inbox: usize,
+    /// What the session may do in its workspace.
+    pub workspace: WorkspaceOffer,
+}
+
+/// What a decision may do in the session's workspace, which other sessions may use as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkspaceOffer {
+    /// Work may begin there: nobody else has it alone.
+    pub open: bool,
+    /// It can be had alone: no other session works there.
+    pub alone: bool,
+    /// Why no snapshot of it can be taken at all.
+    pub unsupported: Option<&'static str>,
+    /// When checkpoints are taken unasked (S98).
+    pub policy: CheckpointPolicy,
 }
 
 /// What follows from an input.
@@ -196,6 +214,7 @@ impl Session {
                 message: refused.to_string(),
             });
         }
+        view.checkpoint_fault.clone_from(&self.live.workspace.fault);
         let loops = self.live.loops.values();
         view.activities = loops.flat_map(|l| l.activities.values().cloned()).collect();
         if let Some(owner) = &self.live.of(self.state.active_loop).owner {

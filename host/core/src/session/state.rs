@@ -65,6 +65,8 @@ pub struct State {
     pub run_id: Option<RunId>,
     /// Between `SessionActive` and `SessionIdle`.
     pub active: bool,
+    /// The last idle edge was followed by neither a checkpoint nor a rewind (S98).
+    pub owes_checkpoint: bool,
     /// Adopted configurations.
     pub config_epoch: u64,
     /// The one that was adopted last; unknown in a journal from before it was recorded.
@@ -510,6 +512,7 @@ impl State {
             last_seq: self.last_seq,
             run_id: self.run_id,
             error: self.restore_error.clone().or_else(|| self.error.clone()),
+            checkpoint_fault: None,
             created_at: self.created_at,
             updated_at: self.updated_at,
         }

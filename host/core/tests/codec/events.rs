@@ -17,6 +17,7 @@ use harness_core::gate::{AnswerSource, CloseReason};
 use harness_core::ids::{EventId, GateId, LoopId, TurnId};
 use harness_core::provider::TurnStart;
 use harness_core::view::{OutcomeStatus, ParamsEffective, Status};
+use harness_core::workspace::WorkspaceRef;
 use jiff::SignedDuration;
 use std::collections::BTreeSet;
 
@@ -41,6 +42,10 @@ fn configuration() -> Configuration {
         )]
         .into(),
     }
+}
+
+fn reference() -> WorkspaceRef {
+    format!("v1:sha256:{}", "0a".repeat(32)).parse().unwrap()
 }
 
 fn bodies() -> Vec<(&'static str, EventBody)> {
@@ -171,6 +176,21 @@ fn bodies() -> Vec<(&'static str, EventBody)> {
         (
             "LoopTombstoned",
             EventBody::LoopTombstoned { error: failure() },
+        ),
+        (
+            "WorkspaceCheckpointed",
+            EventBody::WorkspaceCheckpointed {
+                reference: reference(),
+                entries: 12,
+                bytes: 3456,
+            },
+        ),
+        (
+            "WorkspaceRestored",
+            EventBody::WorkspaceRestored {
+                reference: reference(),
+                exact: true,
+            },
         ),
         ("CompactionStarted", EventBody::CompactionStarted {}),
         (
@@ -513,6 +533,8 @@ fn s60_class_scope_and_visibility_are_those_of_the_table() {
         "ConfigurationAdopted",
         "SessionParamsChanged",
         "ActiveLoopChanged",
+        "WorkspaceCheckpointed",
+        "WorkspaceRestored",
         "command_state_changed",
     ];
     let terminal = [

@@ -27,6 +27,17 @@ pub(crate) enum Act {
     InterruptLoop(Pick),
     Mode(Pick),
     Compact(Pick),
+    Checkpoint,
+    Rewind(u8),
+    /// What works on the workspace comes to its end: well, or not.
+    JobEnds {
+        well: bool,
+    },
+    /// Other sessions come to the workspace, or leave it.
+    Others {
+        work: bool,
+        hold: bool,
+    },
     BarrierExpires,
     Child {
         pick: Pick,
@@ -123,6 +134,10 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         2 => pick().prop_map(InterruptLoop),
         1 => pick().prop_map(Mode),
         3 => pick().prop_map(Compact),
+        3 => Just(Checkpoint),
+        2 => (0..3_u8).prop_map(Rewind),
+        6 => prop::bool::weighted(0.7).prop_map(|well| JobEnds { well }),
+        1 => (any::<bool>(), prop::bool::weighted(0.3)).prop_map(|(work, hold)| Others { work, hold }),
         1 => Just(BarrierExpires),
         3 => (pick(), any::<bool>()).prop_map(|(pick, background)| Child { pick, background }),
         4 => (pick(), any::<bool>(), any::<bool>())

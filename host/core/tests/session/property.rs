@@ -18,8 +18,10 @@ use harness_core::provider::{
 };
 use harness_core::session::{
     Answer, DelegateAct, Effect, Input, InvocationId, Invoked, Kind, LoopState, Reserve,
+    WorkspaceJob,
 };
 use harness_core::view::Status;
+use harness_core::workspace::{CheckpointPolicy, SnapshotError};
 use proptest::prelude::*;
 
 struct Life {
@@ -89,6 +91,20 @@ fn requests(sim: &Sim) -> Vec<(LoopId, CommandId)> {
     let loops = sim.session.state.loops.values();
     let sent = loops.flat_map(|l| l.requests.iter().map(|(id, r)| (r.parent, *id)));
     sent.collect()
+}
+
+/// What works on the workspace comes to its end; each failure of a rewind in its turn.
+fn end_job(sim: &mut Sim, well: bool) {
+    match sim.session.live.workspace.job.clone() {
+        Some(WorkspaceJob::Checkpoint { .. }) if well => sim.checkpointed(1),
+        Some(WorkspaceJob::Checkpoint { .. }) => sim.no_checkpoint(),
+        Some(WorkspaceJob::Rewind { .. }) if well => sim.rewound(2),
+        Some(WorkspaceJob::Rewind { reference, .. }) => {
+            let gone = SnapshotError::RefNotFound(reference.to_string());
+            sim.feed(Input::Rewound(Err(gone)));
+        }
+        None => {}
+    }
 }
 
 impl Life {
@@ -178,7 +194,9 @@ impl Life {
                     Answer::Reserved(_) if sim.session.live.faulted.is_none() => {
                         self.reserved.push(id)
                     }
-                    Answer::WaitForHandle => self.prepared.push(reserve),
+                    Answer::WaitForHandle | Answer::WaitForWorkspace => {
+                        self.prepared.push(reserve);
+                    }
                     _ => {}
                 }
             }
@@ -210,6 +228,19 @@ impl Life {
             Act::Compact(at) => {
                 let loop_id = sim.nth_loop(at);
                 sim.compact(loop_id);
+            }
+            Act::Checkpoint => {
+                sim.checkpoint();
+            }
+            Act::Rewind(to) => {
+                sim.rewind(to);
+            }
+            Act::JobEnds { well } => end_job(sim, well),
+            Act::Others { work, hold } => {
+                (sim.others_work, sim.others_hold) = (work, hold);
+                if sim.session.live.workspace.watches {
+                    sim.feed(Input::WorkspaceChanged);
+                }
             }
             Act::BarrierExpires => {
                 if let Some(stop) = sim.session.live.stops.first() {
@@ -521,10 +552,15 @@ impl Life {
                 }
             }
         }
+        end_job(&mut self.sim, true);
         self.sim.feed(Input::ActivitiesSettled(LOOP));
         let waiters = |l: &LoopState| l.compact_waiters.len();
         let live = &self.sim.session.live;
-        assert!(live.is_quiet(), "something never ends: {live:?}");
+        let checkpoints = live.workspace.fault.is_none();
+        assert!(
+            live.is_quiet() || !checkpoints,
+            "something never ends: {live:?}"
+        );
         let holds = |l: &harness_core::session::LiveLoop| l.slot || l.waits_for_slot;
         assert!(live.gates.is_empty() && !live.loops.values().any(holds));
         if well {
@@ -581,6 +617,7 @@ proptest! {
         acts in prop::collection::vec(act(), 1..80),
         folding in any::<bool>(),
         slots in 0..2_i32,
+        policy in 0..3_usize,
     ) {
         let mut sim = Sim::new();
         sim.free = slots;
@@ -588,6 +625,7 @@ proptest! {
         sim.harness.as_mut().unwrap().features.folding = folding;
         sim.harness.as_mut().unwrap().features.compaction = true;
         sim.harness.as_mut().unwrap().features.delegation = true;
+        sim.policy = [CheckpointPolicy::Off, CheckpointPolicy::BestEffort, CheckpointPolicy::Required][policy];
         let mut life = Life { sim, prepared: Vec::new(), reserved: Vec::new(), link: 0 };
         for act in acts {
             life.live(act);

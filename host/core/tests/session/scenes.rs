@@ -7,6 +7,7 @@ use harness_core::operation::Execution;
 use harness_core::provider::{Compaction, Outcome, Params};
 use harness_core::session::InvocationId;
 use harness_core::view::Status;
+use harness_core::workspace::CheckpointPolicy;
 
 /// A session in one state of the matrix.
 pub(crate) struct Scene {
@@ -99,6 +100,33 @@ pub(crate) fn stopping() -> Scene {
     scene.sim.interrupt();
     assert!(scene.sim.session.live.is_marked(LOOP), "a stop is claimed");
     scene
+}
+
+/// A snapshot of the workspace is being taken.
+pub(crate) fn snapshot() -> Scene {
+    let mut sim = Sim::new();
+    sim.checkpoint();
+    assert!(sim.session.live.workspace.job.is_some());
+    Scene::of(sim, Status::Completed)
+}
+
+/// The workspace is being rewound.
+pub(crate) fn rewinding() -> Scene {
+    let mut sim = Sim::new();
+    sim.rewind(1);
+    assert!(sim.session.live.workspace.job.is_some());
+    Scene::of(sim, Status::Completed)
+}
+
+/// The checkpoint of the last idle edge was required and failed.
+pub(crate) fn checkpoint_faulted() -> Scene {
+    let mut sim = Sim::new();
+    sim.policy = CheckpointPolicy::Required;
+    let (_, runner) = sim.running();
+    sim.done(runner, Ok(Outcome::default()));
+    sim.no_checkpoint();
+    assert!(sim.session.live.workspace.fault.is_some());
+    Scene::of(sim, Status::Completed)
 }
 
 /// The journal refused a durable event while a turn ran with a gate open.

@@ -189,6 +189,22 @@ impl Ledger {
             sim.free >= 0 || live.loops.values().any(|l| l.overdrawn && l.slot),
             "overdrawn by a live native turn only (N8)"
         );
+        let works = live.owners().next().is_some();
+        let workspace = &live.workspace;
+        assert_eq!(workspace.inside, works, "who works is in the workspace");
+        assert_eq!(
+            workspace.held,
+            workspace.job.is_some(),
+            "who works on the workspace has it alone"
+        );
+        assert!(
+            !(works && workspace.held),
+            "nobody works in and on it (S98)"
+        );
+        assert!(
+            workspace.job.is_some() || workspace.waiting.is_empty(),
+            "a checkpoint waits for another one alone"
+        );
         if live.faulted.is_some() {
             return;
         }

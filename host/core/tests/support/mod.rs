@@ -21,9 +21,11 @@ use harness_core::provider::{
 };
 use harness_core::refusal::Refused;
 use harness_core::session::{
-    Answer, Cx, Decision, Effect, GateValue, Input, InvocationId, LinkId, LiveLoop, Record, Session,
+    Answer, Cx, Decision, Effect, GateValue, Input, InvocationId, LinkId, LiveLoop, Record,
+    Session, WorkspaceOffer,
 };
 use harness_core::view::OperationResult;
+use harness_core::workspace::{CheckpointPolicy, WorkspaceRef};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,6 +51,9 @@ impl Ids for Counter {
 /// Result of an operation as its caller gets it.
 pub(crate) type Resolved = Result<OperationResult, Box<Refused>>;
 
+/// Result of a checkpoint or rewind as its caller gets it.
+pub(crate) type Snapped = Result<WorkspaceRef, Box<Refused>>;
+
 /// One session with its surroundings.
 pub(crate) struct Sim {
     pub(crate) session: Session,
@@ -65,6 +70,13 @@ pub(crate) struct Sim {
     pub(crate) wants_slot: BTreeSet<LoopId>,
     pub(crate) native_turns: bool,
     pub(crate) inbox: usize,
+    /// Another session works in the workspace.
+    pub(crate) others_work: bool,
+    /// Another session has the workspace alone.
+    pub(crate) others_hold: bool,
+    pub(crate) policy: CheckpointPolicy,
+    pub(crate) no_snapshots: Option<&'static str>,
+    pub(crate) snapped: BTreeMap<CommandId, Snapped>,
     /// The next append fails.
     pub(crate) disk_full: bool,
     /// Every effect so far, in order.
@@ -175,6 +187,11 @@ impl Sim {
             wants_slot: BTreeSet::new(),
             native_turns: true,
             inbox: 64,
+            others_work: false,
+            others_hold: false,
+            policy: CheckpointPolicy::Off,
+            no_snapshots: None,
+            snapped: BTreeMap::new(),
             disk_full: false,
             effects: Vec::new(),
             results: BTreeMap::new(),
@@ -201,6 +218,12 @@ impl Sim {
                 slot_free: self.free > 0,
                 native_turns: self.native_turns,
                 inbox: self.inbox,
+                workspace: WorkspaceOffer {
+                    open: !self.others_hold,
+                    alone: !self.others_hold && !self.others_work,
+                    unsupported: self.no_snapshots,
+                    policy: self.policy,
+                },
             },
         )
     }
@@ -299,6 +322,10 @@ impl Sim {
             Effect::AnswerAwait { id, result } => {
                 let earlier = self.delegated.insert(*id, result.clone());
                 assert_eq!(earlier, None, "wait {id} is answered once");
+            }
+            Effect::AnswerWorkspace { command_id, result } => {
+                let earlier = self.snapped.insert(*command_id, result.clone());
+                assert_eq!(earlier, None, "{command_id} is answered once");
             }
             Effect::StartPrompt { input, .. } => self.send(input.command_id),
             Effect::Compact { command_id, .. }

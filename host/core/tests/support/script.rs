@@ -1,6 +1,6 @@
 //! Words that tests are written in: what clients and providers do, and how they look at it.
 
-use super::{HARNESS, LOOP, Resolved, Sim};
+use super::{HARNESS, LOOP, Resolved, Sim, full, reference};
 use harness_core::content::{Block, Message, Part, Role};
 use harness_core::event::{Event, EventBody};
 use harness_core::gate::{GateAsk, GateReply};
@@ -16,6 +16,7 @@ use harness_core::session::{
     LinkId, Origin, Record, Reserve,
 };
 use harness_core::view::Status;
+use harness_core::workspace::{Rewound, Snapshot};
 use uuid::Uuid;
 
 impl Sim {
@@ -175,6 +176,42 @@ impl Sim {
             result,
             messages: Vec::new(),
         });
+    }
+
+    pub(crate) fn checkpoint(&mut self) -> (CommandId, Answer) {
+        let origin = self.origin();
+        (origin.command_id, self.feed(Input::Checkpoint(origin)))
+    }
+
+    pub(crate) fn rewind(&mut self, to: u8) -> (CommandId, Answer) {
+        let origin = self.origin();
+        let id = origin.command_id;
+        let reference = reference(to);
+        (id, self.feed(Input::Rewind { origin, reference }))
+    }
+
+    /// The snapshot that was being taken is durable.
+    pub(crate) fn checkpointed(&mut self, tree: u8) {
+        let reference = reference(tree);
+        self.feed(Input::Checkpointed(Ok(Snapshot {
+            reference,
+            entries: 1,
+            bytes: 2,
+        })));
+    }
+
+    /// There is no snapshot.
+    pub(crate) fn no_checkpoint(&mut self) {
+        self.feed(Input::Checkpointed(Err(full())));
+    }
+
+    pub(crate) fn rewound(&mut self, tree: u8) {
+        let reference = reference(tree);
+        self.feed(Input::Rewound(Ok(Rewound {
+            reference,
+            exact: true,
+        })));
+        self.feed(Input::RewindFinished);
     }
 
     pub(crate) fn answer(&mut self, gate_id: GateId, reply: GateReply) -> Answer {

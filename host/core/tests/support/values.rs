@@ -3,6 +3,7 @@
 use harness_core::gate::{ApprovalRequest, Choice, GateAsk, Question, QuestionForm};
 use harness_core::provider::{CallError, Outcome, ParamValue, Params, Refusal};
 use harness_core::session::{Answer, Invoked};
+use harness_core::workspace::{SnapshotError, WorkspaceRef};
 
 /// The refusal's code of an answer; `""` when it is none.
 pub(crate) fn code(answer: &Answer) -> &'static str {
@@ -78,5 +79,19 @@ pub(crate) fn with_patch(mode: &str) -> Outcome {
     Outcome {
         message: None,
         params: patch(mode),
+    }
+}
+
+/// The ref of a tree.
+pub(crate) fn reference(tree: u8) -> WorkspaceRef {
+    let hex = format!("{tree:02x}").repeat(32);
+    format!("v1:sha256:{hex}").parse().unwrap()
+}
+
+/// What a snapshot store says when it has no room.
+pub(crate) fn full() -> SnapshotError {
+    SnapshotError::Failed {
+        code: "disk_full".into(),
+        message: "writing a pack: no space is left".into(),
     }
 }

@@ -21,7 +21,7 @@ impl Actor {
         records: Vec<Record>,
         live: Live,
         refusable: bool,
-        keyed: Option<(IdempotencyScope, Keyed)>,
+        keyed: Vec<(IdempotencyScope, Keyed)>,
     ) -> Result<(), Refused> {
         let birth = self.birth.as_ref().map(|b| b.records.clone());
         let first = self.session.state.last_seq + 1;
@@ -48,6 +48,7 @@ impl Actor {
                     Failed::Definite(reason) => (true, reason),
                     Failed::Ambiguous(reason) | Failed::LeaseLost(reason) => (false, reason),
                 };
+                self.unsure |= !definite;
                 tracing::error!(session = %self.id, %reason, definite, "an append failed");
                 metrics::counter!("harness_append_failures_total").increment(1);
                 if !(refusable && definite) {
@@ -80,7 +81,7 @@ impl Actor {
         birth: &[Record],
         records: &[Record],
         next: &State,
-        keyed: Option<(IdempotencyScope, Keyed)>,
+        keyed: Vec<(IdempotencyScope, Keyed)>,
     ) -> Result<Vec<Bytes>, Failed> {
         let mut new = Vec::with_capacity(birth.len() + records.len());
         for record in birth.iter().chain(records) {
@@ -100,8 +101,8 @@ impl Actor {
             .map(|r| r.bytes.clone())
             .collect();
         let idempotency = keyed
-            .map(|(scope, key)| intent(scope, key))
             .into_iter()
+            .map(|(scope, key)| intent(scope, key))
             .collect();
         let create = self.birth.is_some().then(|| NewSession {
             created_at_ms: next.created_at.as_millisecond(),

@@ -31,6 +31,11 @@ pub(super) struct Run {
 impl Actor {
     /// Steps 6 to 8 of §7.1 for an operation that passed preparation.
     pub(super) async fn reserve(&mut self, call: Box<ReserveCall>, waited: bool) {
+        let until = Instant::now() + self.deps.config.handle_wait;
+        self.reserve_until(call, waited, until).await;
+    }
+
+    async fn reserve_until(&mut self, call: Box<ReserveCall>, waited: bool, until: Instant) {
         let mut reserve = call.reserve.clone();
         reserve.waited = waited;
         let command_id = reserve.origin.command_id;
@@ -50,9 +55,9 @@ impl Actor {
         };
         match answer {
             Answer::WaitForHandle => {
-                self.waiting
-                    .push((call, Instant::now() + self.deps.config.handle_wait));
+                self.waiting.push((call, until));
             }
+            Answer::WaitForWorkspace => self.outside.push((call, until)),
             Answer::Reread => {
                 let ReserveCall {
                     prepared, reply, ..
@@ -64,7 +69,7 @@ impl Actor {
         }
     }
 
-    fn refuse_call(&mut self, call: Box<ReserveCall>, refused: Refused) {
+    pub(super) fn refuse_call(&mut self, call: Box<ReserveCall>, refused: Refused) {
         let ReserveCall {
             prepared,
             instance,
@@ -82,6 +87,14 @@ impl Actor {
             let started = live.of(loop_id).owner.as_ref().is_some_and(|o| o.handle);
             let stopping = live.is_marked(loop_id) || live.faulted.is_some();
             self.reserve(call, !started && !stopping).await;
+        }
+        self.retry_outside().await;
+    }
+
+    /// Operations that waited until others left the workspace ask again.
+    pub(super) async fn retry_outside(&mut self) {
+        for (call, until) in std::mem::take(&mut self.outside) {
+            self.reserve_until(call, false, until).await;
         }
     }
 

@@ -34,6 +34,20 @@ impl Actor {
                 loop_id,
                 command_id,
             } => self.call_compact(loop_id, invocation, command_id),
+            Effect::EnterWorkspace => self.place.enter(),
+            Effect::LeaveWorkspace => self.place.leave(),
+            Effect::WatchWorkspace => self.watch_workspace(),
+            Effect::Checkpoint => self.take_checkpoint(),
+            Effect::Rewind {
+                command_id,
+                reference,
+            } => self.begin_rewind(command_id, reference),
+            Effect::FinishRewind => self.finish_rewind(),
+            Effect::AbandonWorkspaceJob => self.place.abandon(),
+            Effect::FreeWorkspace => self.place.free(),
+            Effect::AnswerWorkspace { command_id, result } => {
+                self.answer_workspace(command_id, result.map_err(|refused| *refused));
+            }
             Effect::CallDone(invocation) => self.call_done(invocation),
             Effect::Abort { invocation, reason } => self.abort_run(invocation, reason),
             Effect::CloseChannel(invocation) => {
@@ -189,7 +203,7 @@ impl Actor {
     /// Who closes the session learns that nothing runs any more.
     pub(super) fn answer_closes(&mut self) {
         let live = &self.session.live;
-        let runs = live.owners().next().is_some() || !live.stops.is_empty();
+        let runs = live.owners().next().is_some() || !live.stops.is_empty() || live.workspace.held;
         if live.closing && !runs && !self.closes.is_empty() {
             let closes = std::mem::take(&mut self.closes);
             let ended = self.dispose_all(AbortReason::Shutdown);

@@ -1,6 +1,6 @@
 //! Making an actor: a session read back from its journal, or a new one (§6.1, S70, S78).
 
-use super::{Actor, restore};
+use super::{Actor, Place, restore};
 use crate::deps::Deps;
 use crate::fanout::Fanout;
 use crate::handle::{Handle, Published, PublishedLoop, Uses};
@@ -72,7 +72,7 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
             let session = fold(&records, 2).map_err(|what| unfit(id, &what))?;
             let workspace = workspace_of(&deps, &session).await?;
             let birth = Some(Birth { records });
-            assemble(deps, id, session, Epoch::FIRST, birth, workspace, lanes)
+            assemble(deps, id, session, Epoch::FIRST, birth, workspace, lanes).await
         }
     };
     actor.publish();
@@ -82,7 +82,7 @@ pub(super) async fn load(deps: Arc<Deps>, origin: Origin, lanes: Lanes) -> Resul
 }
 
 /// An actor around a session.
-pub(super) fn assemble(
+pub(super) async fn assemble(
     deps: Arc<Deps>,
     id: SessionId,
     session: Session,
@@ -91,6 +91,11 @@ pub(super) fn assemble(
     workspace: Option<Workspace>,
     lanes: Lanes,
 ) -> Actor {
+    let workplace = match &workspace {
+        Some(Workspace::Local { root_path, .. }) => Some(deps.workplaces.at(root_path).await),
+        _ => None,
+    };
+    let place = Place::new(workplace, workspace.as_ref(), deps.snapshots.as_ref());
     let published = Published::of(&session, workspace.clone());
     Actor {
         deps,
@@ -110,6 +115,7 @@ pub(super) fn assemble(
         prepared: HashMap::new(),
         results: HashMap::new(),
         waiting: Vec::new(),
+        outside: Vec::new(),
         gates: HashMap::new(),
         host_gates: HashMap::new(),
         announcements: HashMap::new(),
@@ -119,6 +125,8 @@ pub(super) fn assemble(
         closes: Vec::new(),
         shutting: Default::default(),
         uses: lanes.uses,
+        place,
+        unsure: false,
         offered: None,
         own: VecDeque::new(),
         delivery: Delivery::Uncertain,
@@ -261,7 +269,8 @@ impl Actor {
     pub(super) async fn delete(&mut self) -> Result<(), Refused> {
         let live = &self.session.live;
         let activities = live.loops.values().any(|l| !l.activities.is_empty());
-        if live.owners().next().is_some() || !live.stops.is_empty() || activities {
+        let works = live.owners().next().is_some() || live.workspace.held;
+        if works || !live.stops.is_empty() || activities {
             return Err(Refused::SessionBusy("the session is live; stop it first"));
         }
         self.dispose_all(AbortReason::OwnerStopped).await;

@@ -7,6 +7,7 @@ use crate::filter::EventFilter;
 use crate::requests::{Delivery, Keyed, OpenGate, ShutDown};
 use crate::signals::Guard;
 use crate::slots::Slot;
+use crate::workplaces::Alone;
 use harness_core::abort::AbortSignal;
 use harness_core::content::{Message, NewMessage, Part, Role};
 use harness_core::gate::{GateAsk, GatePolicy, HostSecrets};
@@ -20,6 +21,9 @@ use harness_core::session::{
     Answer, DelegateCall, GateValue, Input, InvocationId, LinkId, Origin, Reserve,
 };
 use harness_core::view::{OperationResult, Snapshot};
+use harness_core::workspace::{
+    OpenRewind, Snapshot as WorkspaceSnapshot, SnapshotError, WorkspaceRef,
+};
 use harness_journal::{IdempotencyScope, StoredResponse};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -113,6 +117,29 @@ pub(crate) enum Msg {
     },
     /// A provider's import.
     Import { input: Input, reply: Reply<Answer> },
+    /// A client's checkpoint or rewind; answered when it has ended.
+    OnWorkspace {
+        input: Input,
+        command_id: CommandId,
+        keyed: Option<(IdempotencyScope, Keyed)>,
+        reply: oneshot::Sender<Result<WorkspaceRef, Refused>>,
+    },
+    /// That checkpoint ended.
+    Checkpointed {
+        job: u64,
+        result: Result<WorkspaceSnapshot, SnapshotError>,
+    },
+    /// That rewind changed the workspace, or failed.
+    Rewound {
+        job: u64,
+        result: Result<Box<dyn OpenRewind>, SnapshotError>,
+        /// The workspace is kept from others until it is known what becomes of it.
+        alone: Arc<Alone>,
+    },
+    /// That rewind left nothing behind.
+    RewindFinished { job: u64 },
+    /// Others came to the workspace or left it.
+    WorkspaceChanged,
     /// A prepared operation.
     Reserve(Box<ReserveCall>),
     /// The HTTP request of an operation is gone.

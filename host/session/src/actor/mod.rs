@@ -20,6 +20,7 @@ mod seat;
 mod shutdown;
 mod sink;
 mod timers;
+mod workspace;
 
 pub(crate) use host_gates::Opened;
 pub(crate) use load::{Birth, Origin as Source};
@@ -52,6 +53,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
+use workspace::{Asker, Place};
 
 /// Messages that may wait for an actor: what a provider streams is held back beyond it (W9).
 const MAILBOX: usize = 256;
@@ -96,6 +98,8 @@ pub(crate) struct Actor {
     results: HashMap<CommandId, oneshot::Sender<Reserved>>,
     /// Controls that wait for a starting prompt (R65).
     waiting: Vec<(Box<ReserveCall>, Instant)>,
+    /// Operations that wait until others leave the workspace (S99).
+    outside: Vec<(Box<ReserveCall>, Instant)>,
     gates: HashMap<GateId, oneshot::Sender<GateValue>>,
     /// Open gates of the host.
     host_gates: HashMap<GateId, HostSlot>,
@@ -107,6 +111,10 @@ pub(crate) struct Actor {
     closes: Vec<oneshot::Sender<()>>,
     shutting: Shutting,
     uses: Arc<Uses>,
+    /// Its part in the workspace.
+    place: Place,
+    /// The store could not tell whether an append was written; the session is faulted since.
+    unsure: bool,
     /// A free slot that decisions may take, one at a time.
     offered: Option<Slot>,
     /// Inputs the actor feeds itself after the present one.
@@ -235,6 +243,22 @@ impl Actor {
             Msg::Import { input, reply } => {
                 let answer = self.feed(input, None).await;
                 let _ = reply.send(Ok(answer));
+            }
+            Msg::OnWorkspace {
+                input,
+                command_id,
+                keyed,
+                reply,
+            } => {
+                let asker = Asker::new(keyed, reply);
+                self.on_workspace(input, command_id, asker).await;
+            }
+            Msg::Checkpointed { job, result } => self.checkpointed(job, result).await,
+            Msg::Rewound { job, result, alone } => self.rewound(job, result, alone).await,
+            Msg::RewindFinished { job } => self.rewind_finished(job).await,
+            Msg::WorkspaceChanged => {
+                self.feed(Input::WorkspaceChanged, None).await;
+                self.retry_outside().await;
             }
             Msg::Reserve(call) => self.reserve(call, false).await,
             Msg::CallerGone(command) => {
@@ -369,6 +393,15 @@ impl Actor {
         input: Input,
         keyed: Option<(IdempotencyScope, Keyed)>,
     ) -> Answer {
+        self.feed_all(input, keyed.into_iter().collect()).await
+    }
+
+    /// As [`Self::feed`], for an input that ends several requests.
+    pub(super) async fn feed_all(
+        &mut self,
+        input: Input,
+        keyed: Vec<(IdempotencyScope, Keyed)>,
+    ) -> Answer {
         let answer = self.step(input, keyed).await;
         self.settle().await;
         answer
@@ -376,10 +409,13 @@ impl Actor {
 
     /// One decision. The return of a component call comes only once: when it cannot be written
     /// down, it is taken in again under the fault, which frees owner, slot and caller (S62).
-    async fn step(&mut self, input: Input, keyed: Option<(IdempotencyScope, Keyed)>) -> Answer {
+    async fn step(&mut self, input: Input, keyed: Vec<(IdempotencyScope, Keyed)>) -> Answer {
         let returned = matches!(
             input,
-            Input::Started { .. } | Input::Invoked { .. } | Input::Done { .. }
+            Input::Started { .. }
+                | Input::Invoked { .. }
+                | Input::Done { .. }
+                | Input::Compacted { .. }
         );
         let again = (returned && self.session.live.faulted.is_none()).then(|| input.clone());
         let decision = self.decide(input);
@@ -396,7 +432,7 @@ impl Actor {
     pub(super) async fn settle(&mut self) {
         loop {
             if let Some(input) = self.own.pop_front() {
-                self.step(input, None).await;
+                self.step(input, Vec::new()).await;
                 continue;
             }
             let decision = self.decide(Input::Advance);
@@ -407,10 +443,11 @@ impl Actor {
                 break;
             }
             // A failed append has left its fault among what the actor owes itself.
-            let _ = self.execute(decision, None).await;
+            let _ = self.execute(decision, Vec::new()).await;
         }
         // A slot that was offered and not taken goes back to the pool.
         self.offered = None;
+        self.place.take_back();
         // A slot that was wished for came while an idle control ran, or another loop took it: wish
         // again.
         let loops = self.session.live.loops.iter();
@@ -428,6 +465,9 @@ impl Actor {
         if self.may_take_slot(&input) && self.offered.is_none() {
             self.offered = self.deps.slots.try_take();
         }
+        let policy = self.deps.config.checkpoint;
+        let (state, live) = (&self.session.state, &self.session.live);
+        let workspace = self.place.offer(&input, state, live, policy);
         let harnesses = self.deps.harnesses.clone();
         let mut ids = TimeOrdered;
         let mut cx = Cx {
@@ -438,6 +478,7 @@ impl Actor {
             slot_free: self.offered.is_some(),
             native_turns: self.deps.config.native_turns,
             inbox: self.deps.config.inbox,
+            workspace,
         };
         self.session.decide(input, &mut cx)
     }
@@ -469,7 +510,7 @@ impl Actor {
     async fn execute(
         &mut self,
         decision: Decision,
-        keyed: Option<(IdempotencyScope, Keyed)>,
+        keyed: Vec<(IdempotencyScope, Keyed)>,
     ) -> Result<Answer, Refused> {
         let Decision {
             records,

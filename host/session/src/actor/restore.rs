@@ -83,11 +83,15 @@ async fn take_up(
         None,
         workspace,
         lanes,
-    );
+    )
+    .await;
     let (lost, now) = (actor.lost_delegates(), Some(Box::new(now)));
     let decision = actor.decide(Input::Restore { lost, now });
-    if !decision.records.is_empty() {
-        let repaired = actor.append(decision.records, decision.live, false, None);
+    if decision.records.is_empty() {
+        // A checkpoint may be owed.
+        actor.session.live = decision.live;
+    } else {
+        let repaired = actor.append(decision.records, decision.live, false, Vec::new());
         repaired.await.map_err(|refused| match refused {
             // Nobody has the session here yet who could have lost it.
             Refused::SessionTakenOver { holder } => Refused::LeaseHeld { holder },

@@ -55,9 +55,12 @@ impl Actor {
 
     pub(super) async fn shutdown_expired(&mut self) {
         let before = self.session.live.owners().count();
+        let on_workspace = self.session.live.workspace.held;
         if self.feed(Input::ShutdownExpired, None).await == Answer::Bool(true) {
             tracing::warn!(session = %self.id, runs = before, "what runs did not end in time; the session stops without it");
-            self.shutting.result.expired_phases.push("loops");
+            let expired = &mut self.shutting.result.expired_phases;
+            expired.extend((before > 0).then_some("loops"));
+            expired.extend(on_workspace.then_some("workspace"));
         }
     }
 

@@ -4,6 +4,7 @@
 use super::{Actor, ReserveCall};
 use harness_core::event::{Event, EventBody};
 use harness_core::ids::{EventId, LoopId, TurnId};
+use harness_core::refusal::Refused;
 use harness_core::session::Fault;
 use jiff::Timestamp;
 use std::time::Duration;
@@ -18,7 +19,8 @@ const STOPPED_PARK: Duration = Duration::from_millis(100);
 impl Actor {
     pub(super) fn next_wake(&self) -> Option<Instant> {
         let instance_idle = self.instance_idle();
-        let waiting = self.waiting.iter().map(|(_, deadline)| *deadline);
+        let waiting = self.waiting.iter().chain(&self.outside);
+        let waiting = waiting.map(|(_, deadline)| *deadline);
         let seats = self.seats.values().flat_map(|seat| {
             let open = seat.instance.is_some();
             let idle = seat.quiet_since.filter(|_| open);
@@ -41,6 +43,15 @@ impl Actor {
         let late: Vec<(Box<ReserveCall>, Instant)> = late;
         for (call, _) in late {
             self.reserve(call, true).await;
+        }
+        let (late, outside) = std::mem::take(&mut self.outside)
+            .into_iter()
+            .partition(|(_, at)| *at <= now);
+        self.outside = outside;
+        let late: Vec<(Box<ReserveCall>, Instant)> = late;
+        for (call, _) in late {
+            let why = "another session's checkpoint or rewind has the workspace; try again when it has ended";
+            self.refuse_call(call, Refused::SessionBusy(why));
         }
         for loop_id in self.seats.keys().copied().collect::<Vec<_>>() {
             if self.seat(loop_id).notify_due.is_some_and(|due| due <= now) {
@@ -106,7 +117,8 @@ impl Actor {
     /// for a slot does: a parked session has no actor to be granted one.
     pub(super) fn look_whether_quiet(&mut self) {
         let live = &self.session.live;
-        let at_rest = self.gates.is_empty() && self.waiting.is_empty() && live.stops.is_empty();
+        let waits = !self.waiting.is_empty() || !self.outside.is_empty();
+        let at_rest = self.gates.is_empty() && !waits && live.stops.is_empty();
         let mut all = at_rest && !self.shutting.is_under_way();
         for (loop_id, seat) in &mut self.seats {
             let of = live.of(*loop_id);

@@ -24,6 +24,7 @@ async fn g5_s120_a_keyed_submit_is_remembered_with_its_answer() {
     let unanswered = KeyState::Unanswered {
         session: seat.id,
         result: None,
+        reference: None,
     };
     assert_eq!(
         state(key).await,
@@ -101,6 +102,7 @@ async fn g5_an_operations_result_is_recovered_when_its_answer_was_not_kept() {
     let expected = KeyState::Unanswered {
         session: id,
         result: Some(result),
+        reference: None,
     };
     assert_eq!(state, expected);
 }

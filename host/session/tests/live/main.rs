@@ -36,3 +36,4 @@ mod race_stop;
 mod scenes;
 mod shutdown;
 mod subscriptions;
+mod workspace;

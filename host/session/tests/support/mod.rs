@@ -5,6 +5,7 @@ pub mod instance;
 pub mod logs;
 pub mod probe;
 pub mod seat;
+pub mod vault;
 
 use decider::Decider;
 use harness_core::ids::{ProjectId, SessionId, WorkspaceId};
@@ -23,6 +24,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
+use vault::Vault;
 
 /// Waits for what must come; after 20 s of real time the test fails and says what did not. Real
 /// time, so that it works under a paused clock too.
@@ -81,6 +83,7 @@ pub struct World {
     pub shelf: Arc<Shelf>,
     pub hooks: Arc<Hooks>,
     pub decider: Arc<Decider>,
+    pub vault: Arc<Vault>,
     pub faults: FaultJournal,
     pub store: SqliteStore,
     pub config: HostConfig,
@@ -106,8 +109,18 @@ impl World {
         let shelf = Arc::new(Shelf::default());
         shelf.put(&probe);
         shelf.put(&other);
-        let decider = Arc::default();
-        Self::open(dir, config, probe, other, shelf, decider, None, |_| {}).await
+        let (decider, vault) = (Arc::default(), Vault::new());
+        Self::open(
+            dir,
+            config,
+            probe,
+            other,
+            shelf,
+            (decider, vault),
+            None,
+            |_| {},
+        )
+        .await
     }
 
     /// As [`World::with`] under a paused clock, which then moves by [`forward`] alone: store
@@ -128,7 +141,7 @@ impl World {
         probe: Arc<Probe>,
         other: Arc<Probe>,
         shelf: Arc<Shelf>,
-        decider: Arc<Decider>,
+        (decider, vault): (Arc<Decider>, Arc<Vault>),
         still: Option<std::sync::mpsc::Sender<()>>,
         plan: impl FnOnce(&FaultJournal),
     ) -> Self {
@@ -139,6 +152,7 @@ impl World {
         let (host, gates) = Host::with_gate_host(Parts {
             observer: hooks.clone(),
             drift: decider.clone(),
+            snapshots: Some(vault.clone()),
             ..Parts::new(
                 Arc::new(faults.clone()),
                 Arc::new(store.clone()),
@@ -155,6 +169,7 @@ impl World {
             shelf,
             hooks,
             decider,
+            vault,
             faults,
             store,
             config,
@@ -197,10 +212,21 @@ impl World {
             other,
             shelf,
             decider,
+            vault,
             _still,
             ..
         } = self;
-        Self::open(dir, config, probe, other, shelf, decider, _still, plan).await
+        Self::open(
+            dir,
+            config,
+            probe,
+            other,
+            shelf,
+            (decider, vault),
+            _still,
+            plan,
+        )
+        .await
     }
 
     /// A draft on the first harness and the default workspace.

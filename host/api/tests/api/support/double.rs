@@ -19,6 +19,7 @@ use harness_core::refusal::Refused;
 use harness_core::view::{
     LoopView, OperationResult, OutcomeStatus, QueuedInput, SessionView, Status,
 };
+use harness_core::workspace::WorkspaceRef;
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, SqliteStore, Workspace};
 use harness_session::{
     Caller, CommandStateRead, CommandStateView, CreateRequest, Created, Delivery, DraftRequest,
@@ -42,6 +43,8 @@ pub(crate) struct Script {
     pub(crate) recorded: Mutex<HashMap<CommandId, (Keyed, u16, Bytes)>>,
     /// What `keyed` says of the next request that has no recorded answer.
     pub(crate) cut: Mutex<Option<KeyState>>,
+    /// What the next checkpoint or rewind is refused with.
+    pub(crate) snapshot: Mutex<Option<Refused>>,
     /// Next answers of `invoke`, in order; then it completes.
     pub(crate) invoke: Mutex<Vec<Result<OperationResult, Refused>>>,
     /// When set, `invoke` waits for it or for its caller to leave.
@@ -102,9 +105,16 @@ pub(crate) fn session(id: Uuid, project: &str) -> SessionView {
         last_seq: 17,
         run_id: None,
         error: None,
+        checkpoint_fault: None,
         created_at: at,
         updated_at: at,
     }
+}
+
+/// The ref of a tree.
+pub(crate) fn reference(tree: u8) -> WorkspaceRef {
+    let hex = format!("{tree:02x}").repeat(32);
+    format!("v1:sha256:{hex}").parse().unwrap()
 }
 
 fn known(id: SessionId) -> Result<SessionView, Refused> {
@@ -489,6 +499,30 @@ impl Plane for Double {
             loop_id.map_or(Ok(()), known_loop)?;
             self.note(&caller, "compact".into());
             Ok(COMMAND.into())
+        }
+        .boxed()
+    }
+
+    fn checkpoint(&self, id: SessionId, caller: Caller) -> Answer<'_, WorkspaceRef> {
+        async move {
+            known(id)?;
+            if let Some(refused) = self.script.snapshot.lock().unwrap().take() {
+                return Err(refused);
+            }
+            self.note(&caller, "checkpoint".into());
+            Ok(reference(1))
+        }
+        .boxed()
+    }
+
+    fn rewind(&self, id: SessionId, caller: Caller, to: WorkspaceRef) -> Answer<'_, WorkspaceRef> {
+        async move {
+            known(id)?;
+            if let Some(refused) = self.script.snapshot.lock().unwrap().take() {
+                return Err(refused);
+            }
+            self.note(&caller, format!("rewind {to}"));
+            Ok(to)
         }
         .boxed()
     }

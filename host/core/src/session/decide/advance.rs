@@ -17,6 +17,9 @@ use crate::session::{Answer, DelegateRequest, Effect, Kind, LoopState, Waiting};
 
 impl Out<'_, '_> {
     pub(super) fn advance(&mut self) -> Answer {
+        if self.live.faulted.is_none() && self.advance_workspace() {
+            return Answer::None;
+        }
         let session = self.session;
         for loop_id in session.state.loops.keys() {
             if self.advance_loop(*loop_id) {
@@ -28,6 +31,7 @@ impl Out<'_, '_> {
             self.end_stops();
             self.finish_shutdown();
         }
+        self.leave_workspace();
         Answer::None
     }
 
@@ -39,10 +43,11 @@ impl Out<'_, '_> {
         if self.live.of(loop_id).owner.is_some() {
             return false;
         }
-        let open = self.closed().is_none() && !self.live.is_marked(loop_id);
-        if open {
-            if self.start_compaction(loop_id)
-                || self.start_native(loop_id, TurnStart::Running)
+        if self.can_compact(loop_id).is_ok() && self.start_compaction(loop_id) {
+            return true;
+        }
+        if self.can_admit(loop_id).is_ok() {
+            if self.start_native(loop_id, TurnStart::Running)
                 || self.start_next_prompt(loop_id)
                 || self.start_native(loop_id, TurnStart::Wanted)
             {
@@ -51,6 +56,8 @@ impl Out<'_, '_> {
             if self.live.of(loop_id).waits_for_slot && self.wants_slot(loop_id) {
                 return false;
             }
+        } else {
+            self.watch_for(loop_id);
         }
         self.give_slot_back(loop_id);
         false
@@ -217,7 +224,7 @@ impl Out<'_, '_> {
         let state = self.loop_state(loop_id);
         let wakes = state.is_some_and(|l| l.requests.values().any(hand_back));
         if !wakes && !self.session.state.loops.values().any(others) {
-            self.session_event(EventBody::SessionIdle {});
+            self.go_quiet();
         }
     }
 
@@ -245,7 +252,7 @@ impl Out<'_, '_> {
         if works {
             self.activate();
         } else if self.session.state.active {
-            self.session_event(EventBody::SessionIdle {});
+            self.go_quiet();
         }
     }
 }

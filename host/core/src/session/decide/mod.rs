@@ -1,6 +1,7 @@
 //! Decisions, one file a concern. All of them are pure: they read a session and write a
 //! [`Decision`] through [`Out`].
 
+mod admission;
 mod advance;
 mod compact;
 mod delegate;
@@ -19,10 +20,12 @@ mod run;
 mod settings;
 mod shutdown;
 mod stop;
+mod workspace;
 
 pub use compact::{MAX_COMPACT_WAITERS, MAX_SUMMARY};
 pub use host_gate::MAX_HOST_GATES;
 pub use loops::MAX_LOOPS;
+pub use workspace::MAX_CHECKPOINT_WAITERS;
 
 use super::{
     Answer, Cx, Decision, Effect, Fault, Input, InvocationId, Kind, Live, LoopState, Origin,
@@ -95,6 +98,8 @@ fn is_refusable(input: &Input) -> bool {
             | Input::SetLoopMode { .. }
             | Input::ChangeInference { .. }
             | Input::Compact { .. }
+            | Input::Checkpoint(_)
+            | Input::Rewind { .. }
             | Input::Reopen(_)
             | Input::Announce { .. }
             | Input::Delegate(_)
@@ -196,6 +201,15 @@ impl Out<'_, '_> {
                 result,
                 messages,
             } => self.compacted(invocation, result, messages),
+            Input::Checkpoint(origin) => self.checkpoint(origin),
+            Input::Rewind { origin, reference } => self.rewind(origin, reference),
+            Input::Checkpointed(result) => self.checkpointed(result),
+            Input::Rewound(result) => self.rewound(result),
+            Input::RewindFinished => self.rewind_finished(),
+            Input::WorkspaceChanged => {
+                self.live.workspace.watches = false;
+                Answer::None
+            }
             Input::Interrupt { origin, loop_id } => self.interrupt(origin, loop_id),
             Input::BarrierExpired(command_id) => self.barrier_expired(command_id),
             Input::ActivitiesSettled(loop_id) => self.activities_settled(loop_id),
@@ -354,6 +368,12 @@ impl Out<'_, '_> {
     fn harness_of(&self, id: LoopId) -> Option<Arc<HarnessInfo>> {
         self.loop_state(id)
             .and_then(|l| (self.cx.harness)(&l.harness))
+    }
+
+    /// The session has no work any more (S67).
+    fn go_quiet(&mut self) {
+        self.session_event(EventBody::SessionIdle {});
+        self.checkpoint_is_due();
     }
 
     /// The session begins to have work (S67).

@@ -23,6 +23,9 @@ impl Out<'_, '_> {
         {
             return Answer::Reread;
         }
+        if self.is_kept_out(reserve.loop_id) {
+            return Answer::WaitForWorkspace;
+        }
         match reserve.execution {
             Execution::Exclusive => self.reserve_exclusive(reserve),
             Execution::Control => self.reserve_control(reserve),
@@ -64,6 +67,9 @@ impl Out<'_, '_> {
             return self.refuse(Refused::SessionBusy(
                 "a run is live; wait for its end or stop it",
             ));
+        }
+        if let Err(refused) = self.can_admit(reserve.loop_id) {
+            return self.refuse(refused);
         }
         if loop_state.is_some_and(|l| !l.inbox.is_empty()) {
             return self.refuse(Refused::SessionBusy(
@@ -147,6 +153,9 @@ impl Out<'_, '_> {
                 self.refuse(Refused::SessionBusy("the prompt that was starting failed"))
             }
             None => {
+                if let Err(refused) = self.can_admit(loop_id) {
+                    return self.refuse(refused);
+                }
                 let Some(run) = self.cx.ids.mint() else {
                     return self.refuse(Refused::Internal);
                 };
@@ -232,6 +241,7 @@ impl Out<'_, '_> {
 
     /// Installs an owner with its runner.
     pub(super) fn claim(&mut self, claim: Claim) -> InvocationId {
+        self.enter_workspace();
         let runner = self.live.next_invocation();
         let harness = self
             .loop_state(claim.loop_id)

@@ -50,8 +50,7 @@ impl Out<'_, '_> {
             .collect();
         let command_id = origin.command_id;
         let live = self.live.of(target);
-        let waits = live.owner.is_some()
-            || self.live.is_marked(target)
+        let waits = self.can_admit(target).is_err()
             || !held.is_empty()
             || loop_state.next_input().is_some()
             || !(live.slot || self.cx.slot_free);

@@ -18,6 +18,9 @@ impl Out<'_, '_> {
     ///
     /// [`Self::reopen`]: Self::reopen
     pub(super) fn restore(&mut self, lost: &[LoopId], now: Option<&Configuration>) -> Answer {
+        if !self.session.state.stopped {
+            self.checkpoint_is_owed();
+        }
         let now = now.filter(|_| !self.session.state.stopped);
         let adopted = now.and_then(|now| self.session.state.adoption(now));
         if adopted.is_none() && !self.session.state.needs_repair() {
@@ -95,6 +98,7 @@ impl Out<'_, '_> {
                 Cause::default(),
                 EventBody::SessionIdle {},
             );
+            self.checkpoint_is_due();
         }
         self.settle_requests();
         self.repair(

@@ -518,7 +518,9 @@ impl Out<'_, '_> {
         if self.live.faulted.is_some() {
             return Answer::None;
         }
+        let why = fault.refused();
         self.live.faulted = Some(fault);
+        self.abandon_workspace_job(&why);
         let error = ChannelError::Failed("the session is faulted".into());
         let ids: Vec<InvocationId> = self
             .live

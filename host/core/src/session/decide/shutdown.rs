@@ -38,6 +38,7 @@ impl Out<'_, '_> {
         // Whoever waits for a delegate has no authority over it any more.
         self.end_awaits(None, &DelegationError::Stopped);
         self.close_host_gates();
+        self.stop_checkpoints(&Refused::SessionStopping);
         let loops = self.busy_loops();
         if !loops.is_empty() {
             self.claim_stop(
@@ -61,7 +62,7 @@ impl Out<'_, '_> {
             .owners()
             .map(|o| (o.loop_id, o.invocations.keys().copied().collect()))
             .collect();
-        let wedged = !owners.is_empty();
+        let wedged = self.abandon_workspace_job(&Refused::SessionStopping) || !owners.is_empty();
         for (loop_id, invocations) in owners {
             for invocation in invocations {
                 self.give_up(loop_id, invocation);
@@ -102,7 +103,8 @@ impl Out<'_, '_> {
 
     /// The last records of a session, when nothing runs any more.
     pub(super) fn finish_shutdown(&mut self) {
-        if self.live.shutdown.is_none() || !self.live.loops.values().all(LiveLoop::rests) {
+        let rests = self.live.loops.values().all(LiveLoop::rests);
+        if self.live.shutdown.is_none() || !rests || self.live.workspace.held {
             return;
         }
         let session = self.session;
@@ -149,6 +151,7 @@ impl Out<'_, '_> {
                 self.session_event(self.adopts(configuration));
             }
             self.session_event(EventBody::RestoreDone {});
+            self.checkpoint_is_owed();
         }
         Answer::Accepted
     }

@@ -135,6 +135,9 @@ impl Out<'_, '_> {
     /// Ends the stops whose loops have come to rest.
     pub(super) fn end_stops(&mut self) {
         let live = &self.live;
+        if self.idle_waits_for_checkpoint() {
+            return;
+        }
         let ended = |stop: &Stop| stop.loops.iter().all(|id| live.of(*id).rests());
         let ended: Vec<CommandId> = live
             .stops
@@ -193,6 +196,7 @@ impl Out<'_, '_> {
         if self.live.faulted.is_none() {
             self.close_host_gates();
         }
+        self.stop_checkpoints(&Refused::HostShuttingDown);
         let loops = self.busy_loops();
         let unmarked = |id: &LoopId| !self.live.is_marked(*id);
         if self.live.faulted.is_none() && loops.iter().any(unmarked) {
