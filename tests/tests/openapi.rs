@@ -52,6 +52,8 @@ const ROUTES: &[(&str, &str)] = &[
         "/v1/sessions/{session_id}/loops/{loop_id}/inference",
     ),
     ("post", "/v1/sessions/{session_id}/compact"),
+    ("post", "/v1/sessions/{session_id}/workspace/checkpoint"),
+    ("post", "/v1/sessions/{session_id}/workspace/restore"),
     ("get", "/v1/sessions/{session_id}/gates"),
     ("post", "/v1/sessions/{session_id}/gates/{gate_id}"),
     ("get", "/v1/sessions/{session_id}/events"),
@@ -270,6 +272,13 @@ async fn journey(client: &Client) {
     }
     session.compact().await;
     session.until_idle().await;
+    let checkpoint = session.path("/workspace/checkpoint");
+    let taken = client.post(&checkpoint, json!({})).await.ok(200);
+    let restore = session.path("/workspace/restore");
+    client.post(&restore, taken).await.ok(200);
+    let unknown = json!({"ref": format!("v1:sha256:{}", "0".repeat(64))});
+    let unknown = client.post(&restore, unknown).await;
+    unknown.problem(404, "ref_not_found");
     session.list("/loops").await;
     session.messages_of(&review).await;
     session.messages().await;
