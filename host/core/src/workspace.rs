@@ -24,7 +24,7 @@ const PREFIX: &str = "v1:sha256:";
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^v1:sha256:[0-9a-f]{64}$"))]
+#[cfg_attr(feature = "openapi", schema(value_type = String))]
 pub struct WorkspaceRef(String);
 
 /// Text that is no ref.
