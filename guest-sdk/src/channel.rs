@@ -50,6 +50,10 @@ impl Channel {
         }))
     }
 
+    pub(crate) fn raw(&self) -> &host::Channel {
+        &self.0.raw
+    }
+
     pub(crate) fn holds(&self) -> Holds {
         self.0.holds.clone()
     }

@@ -27,7 +27,7 @@
 //! # Grants
 //!
 //! Importing an interface is asking for its grant. A provider that never calls
-//! [`state`], `process` or `http` does not import them: the linker drops what is
+//! [`state`], [`delegation`], `process` or `http` does not import them: the linker drops what is
 //! not used, so nothing has to be declared.
 
 pub mod abort;
@@ -35,6 +35,7 @@ pub mod bindings;
 pub mod catalogue;
 pub mod channel;
 pub mod connection;
+pub mod delegation;
 #[cfg(target_family = "wasm")]
 #[doc(hidden)]
 pub mod export;

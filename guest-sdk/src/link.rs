@@ -28,6 +28,10 @@ impl Link {
         }))
     }
 
+    pub(crate) fn raw(&self) -> &host::Link {
+        &self.0.raw
+    }
+
     pub(crate) fn holds(&self) -> Holds {
         self.0.holds.clone()
     }

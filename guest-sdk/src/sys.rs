@@ -5,10 +5,13 @@
 //! one it runs on, and nothing is dispatched at run time.
 
 #[cfg(target_family = "wasm")]
-pub(crate) use crate::bindings::harness::provider::{host, state};
+pub(crate) use crate::bindings::harness::provider::{delegation, host, state};
 
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use crate::testing::doubles::{host, state};
+pub(crate) use crate::testing::{
+    delegation,
+    doubles::{host, state},
+};
 
 /// Runs `work` in the task that is being polled.
 #[cfg(target_family = "wasm")]

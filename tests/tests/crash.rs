@@ -48,7 +48,7 @@ struct Busy {
 
 fn config() -> &'static str {
     "[slots]\ntotal = 6\n[[provider]]\ncomponent = \"embedded\"\n[provider.config]\ndelta_ms = 5\n\
-     goal_gap_ms = 20\ngoal_step_ms = 40\n[provider.grants.state]\n"
+     goal_gap_ms = 20\ngoal_step_ms = 40\n[provider.grants.state]\n[provider.grants.delegation]\n"
 }
 
 fn unique(word: &str) -> String {

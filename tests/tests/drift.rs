@@ -15,7 +15,7 @@ const ID: &str = "test/worker";
 
 fn config(component: &str, sessions: &str) -> String {
     let grants = if component == guests::PROVIDER_PLANNER {
-        "[provider.grants.state]\n"
+        "[provider.grants.state]\n[provider.grants.delegation]\n"
     } else {
         ""
     };

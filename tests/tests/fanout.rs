@@ -66,7 +66,7 @@ fn ids(events: &[Value]) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn i36_a_subscriber_that_does_not_read_costs_nobody_else_an_event() {
     let host =
-        Setup::configured("[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n")
+        Setup::configured("[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n[provider.grants.delegation]\n")
             .start();
     let client = host.client();
     let session = client.prompted("demo/planner", "hello").await;

@@ -20,7 +20,7 @@ fn setup() -> Setup {
     let provider = |id: &str| {
         format!(
             "[[provider]]\nid = \"{id}\"\ncomponent = \"embedded\"\n[provider.config]\n\
-             delta_ms = 0\n[provider.grants.state]\n"
+             delta_ms = 0\n[provider.grants.state]\n[provider.grants.delegation]\n"
         )
     };
     Setup::configured(&(provider(PLANNER) + &provider(OTHER)))

@@ -21,7 +21,7 @@ const PROBE: &str = "guest/probe";
 fn start(more: &str) -> Host {
     let config = format!(
         "[limits]\nfailures = 1000\nbackoff = \"10ms\"\nbackoff_max = \"10ms\"\ndrain = \"1s\"\n\
-         [[provider]]\ncomponent = {:?}\n[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n{more}",
+         [[provider]]\ncomponent = {:?}\n[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n[provider.grants.delegation]\n{more}",
         guests::PROBE
     );
     Setup::configured(&config).start()
@@ -914,7 +914,7 @@ async fn g6_a_reconnecting_client_can_answer() {
 /// G3: the host knows no harness by name, and a provider works under any.
 #[tokio::test(flavor = "multi_thread")]
 async fn g3_nothing_depends_on_a_harness_by_name() {
-    let config = "[[provider]]\nid = \"acme/other-name\"\ncomponent = \"embedded\"\n[provider.grants.state]\n";
+    let config = "[[provider]]\nid = \"acme/other-name\"\ncomponent = \"embedded\"\n[provider.grants.state]\n[provider.grants.delegation]\n";
     let host = Setup::configured(config).start();
     let session = host
         .client()

@@ -6,6 +6,7 @@
 //! what a command or action means, [`turn`] what a turn does, [`goal`] the
 //! autonomous steps; this file only connects them to the contract.
 
+pub mod delegate;
 pub mod goal;
 pub mod native;
 pub mod operation;
@@ -83,6 +84,9 @@ impl Provider for Planner {
     async fn start_prompt(&self, input: Input, channel: Channel) -> Result<Turn, Error> {
         turn::bind(&channel).await?;
         let text = harness_guest::input_text(&input.parts);
+        if delegate::is_result(&input, &channel).await? {
+            return Ok(Turn::HandBack(text));
+        }
         Ok(Turn::Prompt(prompt::parse(&text)))
     }
 

@@ -1,5 +1,7 @@
 //! What a prompt asks of the demo.
 
+use crate::delegate::Order;
+
 /// One path of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
@@ -19,6 +21,8 @@ pub enum Prompt {
     Slow(u32),
     /// So many deltas without a pause.
     Burst(u32),
+    /// Let a delegate work.
+    Delegate(Order),
     /// The turn fails.
     Fail,
     /// The component traps.
@@ -33,6 +37,9 @@ pub fn parse(text: &str) -> Prompt {
     let Some(demo) = text.trim().strip_prefix("demo:") else {
         return Prompt::Ordinary(text.to_owned());
     };
+    if let Some(order) = order(demo.trim_start()) {
+        return Prompt::Delegate(order);
+    }
     let words: Vec<&str> = demo.split_whitespace().collect();
     match words.as_slice() {
         ["approval"] => Prompt::Approval,
@@ -57,14 +64,56 @@ pub fn parse(text: &str) -> Prompt {
     }
 }
 
+/// A task for a delegate, taken literally.
+fn order(demo: &str) -> Option<Order> {
+    let (verb, rest) = demo.split_once(char::is_whitespace)?;
+    let (harness, task) = match verb {
+        "delegate" | "delegate-bg" => (None, rest),
+        "delegate-to" => {
+            let (harness, task) = rest.trim_start().split_once(char::is_whitespace)?;
+            (Some(harness.to_owned()), task)
+        }
+        _ => return None,
+    };
+    let task = task.trim();
+    (!task.is_empty()).then(|| Order {
+        harness,
+        task: task.to_owned(),
+        background: verb == "delegate-bg",
+    })
+}
+
 /// Answer to [`Prompt::Unknown`].
 pub const HELP: &str = "This demo knows demo:approval, demo:remember, demo:question, demo:secret, \
                         demo:steps <steps, 1 to 100>, demo:slow <seconds, 1 to 3600>, demo:burst \
-                        <deltas, 1 to 100000>, demo:fail and demo:trap.";
+                        <deltas, 1 to 100000>, demo:delegate <task>, demo:delegate-bg <task>, \
+                        demo:delegate-to <harness> <task>, demo:fail and demo:trap.";
 
 #[cfg(test)]
 mod tests {
-    use super::{Prompt, parse};
+    use super::{Order, Prompt, parse};
+
+    #[test]
+    fn a_delegate_gets_its_task_as_it_was_written() {
+        let ordered = |text: &str| match parse(text) {
+            Prompt::Delegate(Order {
+                harness,
+                task,
+                background,
+            }) => (harness, task, background),
+            other => panic!("{text:?} is {other:?}"),
+        };
+        let task = || "demo:slow  2".to_owned();
+        assert_eq!(ordered("demo:delegate demo:slow  2"), (None, task(), false));
+        assert_eq!(
+            ordered("demo:delegate-bg demo:slow  2"),
+            (None, task(), true)
+        );
+        assert_eq!(
+            ordered("demo:delegate-to demo/acp demo:slow  2"),
+            (Some("demo/acp".to_owned()), task(), false)
+        );
+    }
 
     #[test]
     fn every_documented_prompt_is_read() {
@@ -81,6 +130,8 @@ mod tests {
             ("demo:slow 3601", Prompt::Unknown),
             ("demo:burst 100000", Prompt::Burst(100_000)),
             ("demo:burst -1", Prompt::Unknown),
+            ("demo:delegate", Prompt::Unknown),
+            ("demo:delegate-to a/b", Prompt::Unknown),
             ("demo:fail", Prompt::Fail),
             ("demo:trap", Prompt::Trap),
             ("demo: trap", Prompt::Trap),

@@ -3,6 +3,7 @@
 //! Nothing runs anywhere else, so an abort may drop a turn at any await: what it
 //! changes, it changes in one step at its end.
 
+use crate::delegate;
 use crate::goal::Step;
 use crate::prompt::{HELP, Prompt};
 use crate::settings::settings;
@@ -18,6 +19,8 @@ use std::time::Duration;
 pub enum Turn {
     /// Of a prompt.
     Prompt(Prompt),
+    /// Of what a delegate answered in the background.
+    HandBack(String),
     /// Of `/work`, in seconds.
     Work(u32),
     /// Of `/plan <objective>`.
@@ -51,6 +54,10 @@ impl Turn {
     pub async fn run(self, store: &Store, channel: &Channel) -> Result<Outcome, Error> {
         match self {
             Self::Prompt(prompt) => run_prompt(prompt, channel).await?,
+            Self::HandBack(text) => {
+                let quote = harness_guest::limits::shorten(text.trim(), 4_096);
+                stream(&format!("A delegate came back: “{quote}”."), channel).await?;
+            }
             Self::Work(seconds) => count(seconds, "Working", channel).await?,
             Self::Plan(objective) => return plan(objective, store, channel).await,
             Self::Approved(plan) => carry_out(&plan, channel).await?,
@@ -102,6 +109,7 @@ async fn run_prompt(prompt: Prompt, channel: &Channel) -> Result<(), Error> {
         Prompt::Secret => secret(channel).await,
         Prompt::Steps(number) => steps(number, channel).await,
         Prompt::Slow(seconds) => count(seconds, "Slowly", channel).await,
+        Prompt::Delegate(order) => delegate::order(order, channel).await,
         Prompt::Burst(deltas) => burst(deltas, channel).await,
         Prompt::Fail => Err(Error::Native(
             "demo:fail: the turn fails, as asked".to_owned(),

@@ -44,7 +44,8 @@ pub fn info() -> HarnessInfo {
             | Features::STATE_PUSH
             | Features::NATIVE_TURNS
             | Features::FOLDING
-            | Features::COMPACTION,
+            | Features::COMPACTION
+            | Features::DELEGATION,
         ..HarnessInfo::new("demo/planner", "Planner (demo)", env!("CARGO_PKG_VERSION"))
     }
 }

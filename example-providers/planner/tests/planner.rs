@@ -1,6 +1,7 @@
 //! The demo against the in-memory host: every prompt, command and action.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // a failed test
 
+use harness_guest::delegation::{DelegationError, ResultState};
 use harness_guest::prelude::*;
 use harness_guest::testing::{GateKind, Host};
 use planner::Planner;
@@ -658,4 +659,79 @@ fn s95_a_compaction_tells_how_many_turns_it_replaced() {
     );
     let again = host.compact().unwrap();
     assert!(again.summary.unwrap().contains("0 turns"));
+}
+
+// ---- delegates ----------------------------------------------------------------
+
+#[test]
+fn s96_a_delegate_is_waited_for_and_quoted() {
+    let host = host();
+    let turn = host
+        .prompt("demo:delegate-to demo/other look  around")
+        .unwrap();
+    let requests = host.delegate_requests();
+    assert_eq!(requests.len(), 1);
+    let request = &requests[0];
+    assert_eq!(request.harness_id.as_deref(), Some("demo/other"));
+    assert_eq!(
+        request.task.parts,
+        [MessagePart::Text("look  around".to_owned())]
+    );
+    assert!(!request.task.background);
+    assert!(host.turn_live(), "it waits");
+    let id = &request.request_id;
+    let none = host.settle_delegate(id, ResultState::Completed, "nothing");
+    assert!(none.unwrap().is_none(), "nothing is handed back");
+    host.finish(turn).unwrap();
+    assert_eq!(last(&host), "The delegate answered: “nothing”.");
+}
+
+#[test]
+fn s96_a_background_answer_is_quoted_and_never_obeyed() {
+    let host = host();
+    run(&host, "demo:delegate-bg look around").unwrap();
+    assert!(last(&host).contains("comes by itself"));
+    let request = host.delegate_requests().remove(0);
+    let back = host.settle_delegate(&request.request_id, ResultState::Completed, "demo:fail");
+    host.finish(back.unwrap().unwrap()).unwrap();
+    assert_eq!(last(&host), "A delegate came back: “demo:fail”.");
+    // While a turn runs it is offered to it.
+    run(&host, "demo:delegate-bg look again").unwrap();
+    let turn = host.prompt("demo:steps 2").unwrap();
+    let request = host.delegate_requests().remove(1);
+    let back = host.settle_delegate(&request.request_id, ResultState::Failed, "no luck");
+    assert!(back.unwrap().is_none());
+    host.finish(turn).unwrap();
+    let taken = host.transcript();
+    assert!(
+        taken.contains(&"Taken up: “no luck”.".to_owned()),
+        "{taken:?}"
+    );
+}
+
+#[test]
+fn s96_a_refused_delegate_is_told_in_words() {
+    let host = host();
+    host.fail_delegation(Some(DelegationError::Quota));
+    run(&host, "demo:delegate x").unwrap();
+    assert_eq!(
+        last(&host),
+        "No delegate: the session has started all its delegates."
+    );
+}
+
+#[test]
+fn s90_a_stopped_demo_waits_no_longer() {
+    let host = host();
+    let turn = host.prompt("demo:delegate x").unwrap();
+    assert!(host.stop());
+    let ended = host.finish(turn);
+    // Whichever notices first; the host takes both for the stop that it is.
+    assert!(
+        matches!(
+            ended,
+            Err(Error::Cancelled | Error::Channel(ChannelError::Stopped))
+        ),
+        "{ended:?}"
+    );
 }

@@ -72,7 +72,7 @@ pub(crate) mod host {
             self.closed.set(true);
         }
 
-        fn check(&self) -> Result<(), ChannelError> {
+        pub(crate) fn check(&self) -> Result<(), ChannelError> {
             if self.closed.get() {
                 return Err(ChannelError::Closed);
             }

@@ -1,9 +1,11 @@
 //! The host's side of the contract, driven by a test.
 
+use super::delegation::{DelegateRequest, result_of};
 use super::doubles::host as double;
 use super::executor;
 use super::signal::Signal;
 use super::world::{self, Answer, Gate, NativeTurnRecord, Shared, World};
+use crate::delegation::{DelegationError, ResultState};
 use crate::dispatch::{self, StartedTurn};
 use crate::provider::{Invocation, Prepared, Provider};
 use crate::types::{
@@ -282,12 +284,15 @@ impl<P: Provider> Host<P> {
     /// The provider's, or `NotAllowed("session_busy")` while a turn runs (the real
     /// host queues it).
     pub fn prompt(&self, text: &str) -> Result<Turn, Error> {
-        let (provider, world) = (Rc::clone(&self.provider), Rc::clone(&self.world));
-        if world.borrow().turn_live {
+        if self.turn_live() {
             return Err(Error::NotAllowed("session_busy".to_owned()));
         }
-        let command_id = self.next_id("prompt");
-        let input = user_input(&command_id, text);
+        self.prompt_with(user_input(&self.next_id("prompt"), text))
+    }
+
+    fn prompt_with(&self, input: Input) -> Result<Turn, Error> {
+        let (provider, world) = (Rc::clone(&self.provider), Rc::clone(&self.world));
+        let command_id = input.command_id.clone();
         {
             let mut world = world.borrow_mut();
             world.turn_live = true;
@@ -369,6 +374,10 @@ impl<P: Provider> Host<P> {
     /// Offers an input to the live turn (`folding`).
     pub fn offer_input(&self, text: &str) {
         let input = user_input(&self.next_id("input"), text);
+        self.offer(input);
+    }
+
+    fn offer(&self, input: Input) {
         let waiters = {
             let mut world = self.world.borrow_mut();
             world.inputs.push(input);
@@ -376,6 +385,57 @@ impl<P: Provider> Host<P> {
         };
         waiters.into_iter().for_each(std::task::Waker::wake);
         executor::run_until_stalled();
+    }
+
+    // ---- delegates --------------------------------------------------------
+
+    /// What the provider told its delegates, in order.
+    #[must_use]
+    pub fn delegate_requests(&self) -> Vec<DelegateRequest> {
+        executor::run_until_stalled();
+        self.world.borrow().delegation.requests.clone()
+    }
+
+    /// A delegate comes to an end with a request. One that was made in the
+    /// background is handed back: folded into the live turn where the provider
+    /// takes input, else as a turn of its own, which is returned.
+    ///
+    /// # Errors
+    ///
+    /// What `start-prompt` answered.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such request, or it has settled.
+    pub fn settle_delegate(
+        &self,
+        request_id: &str,
+        state: ResultState,
+        text: &str,
+    ) -> Result<Option<Turn>, Error> {
+        let requests = self.delegate_requests();
+        let found = requests.iter().find(|r| r.request_id == request_id);
+        let request = found.expect("no request of that id");
+        assert!(request.result.get().is_none(), "it has settled");
+        request.result.set(result_of(request, state, text));
+        executor::run_until_stalled();
+        if !request.task.background {
+            return Ok(None);
+        }
+        let input = Input {
+            origin: InputOrigin::Delegate(request_id.to_owned()),
+            ..user_input(&self.next_id("hand-back"), text)
+        };
+        if self.turn_live() {
+            self.offer(input);
+            return Ok(None);
+        }
+        self.prompt_with(input).map(Some)
+    }
+
+    /// Makes every call about delegates fail with `failure`, or work again.
+    pub fn fail_delegation(&self, failure: Option<DelegationError>) {
+        self.world.borrow_mut().delegation.failure = failure;
     }
 
     // ---- people -----------------------------------------------------------

@@ -20,12 +20,14 @@
 //! host's and are tested there, with real components.
 #![allow(clippy::expect_used, clippy::panic)] // a broken test double is a failed test
 
+pub(crate) mod delegation;
 pub(crate) mod doubles;
 mod executor;
 mod host;
 mod signal;
 mod world;
 
+pub use delegation::DelegateRequest;
 pub use executor::{advance, block_on, now, run_until_stalled};
 pub(crate) use executor::{sleep_ms, spawn};
 pub use host::{Host, Reply, Turn};

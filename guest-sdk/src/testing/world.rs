@@ -123,6 +123,8 @@ pub(crate) struct World {
     pub(crate) settled: Signal<()>,
     /// A Stop was claimed and no person has begun anything since.
     pub(crate) stopped: bool,
+    /// What was asked of delegates.
+    pub(crate) delegation: super::delegation::Delegation,
     /// Signals of the calls in flight.
     pub(crate) calls: Vec<Signal<AbortReason>>,
 }

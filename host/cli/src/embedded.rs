@@ -3,7 +3,7 @@
 //! The build script compiles it from its sources; see `build.rs`.
 
 use bytes::Bytes;
-use harness_engine::{ComponentSource, ProviderSpec, StateGrant};
+use harness_engine::{ComponentSource, DelegationGrant, ProviderSpec, StateGrant};
 
 static COMPONENT: &[u8] = include_bytes!(env!("HARNESS_EMBEDDED_COMPONENT"));
 
@@ -15,9 +15,11 @@ pub(crate) fn component() -> ComponentSource {
     }
 }
 
-/// The provider as it is served by default: it may keep state, and nothing else.
+/// The provider as it is served by default: it may keep state and start delegates on itself, and
+/// nothing else.
 pub(crate) fn provider() -> ProviderSpec {
     let mut spec = ProviderSpec::new(component());
     spec.grants.state = Some(StateGrant::default());
+    spec.grants.delegation = Some(DelegationGrant::default());
     spec
 }

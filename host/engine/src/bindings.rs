@@ -28,6 +28,7 @@ wasmtime::component::bindgen!({
         "harness:provider/host.channel": crate::imports::channel::ChannelHandle,
         "harness:provider/host.activity": crate::imports::link::ActivityHandle,
         "harness:provider/host.link": crate::imports::link::LinkHandle,
+        "harness:provider/delegation.delegates": crate::imports::delegation::DelegatesHandle,
         "harness:provider/process.process": crate::imports::process::ProcessHandle,
     },
     require_store_data_send: true,

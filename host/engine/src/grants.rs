@@ -5,6 +5,7 @@
 //! except the name.
 
 use crate::secret::Secret;
+use harness_core::ids::HarnessId;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -13,6 +14,8 @@ use std::path::PathBuf;
 pub struct Grants {
     /// Small durable state (interface `state`).
     pub state: Option<StateGrant>,
+    /// Delegates (interface `delegation`).
+    pub delegation: Option<DelegationGrant>,
     /// Programs by the name the guest asks for (interface `process`).
     pub process: BTreeMap<String, ProcessGrant>,
     /// Origins, e.g. `https://api.openai.com` (interface `http`).
@@ -30,6 +33,24 @@ impl Default for StateGrant {
     fn default() -> Self {
         Self {
             max_bytes: 1024 * 1024,
+        }
+    }
+}
+
+/// Delegates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DelegationGrant {
+    /// Harnesses that a delegate may run on; `None`: the provider's own alone.
+    pub harnesses: Option<Vec<HarnessId>>,
+}
+
+impl DelegationGrant {
+    /// Whether the provider installed as `own` may start a delegate on that harness.
+    #[must_use]
+    pub fn allows(&self, own: &HarnessId, harness: &HarnessId) -> bool {
+        match &self.harnesses {
+            None => harness == own,
+            Some(named) => named.contains(harness),
         }
     }
 }
@@ -78,6 +99,16 @@ impl Grants {
             .state
             .iter()
             .map(|s| row("state", "", format!("{} bytes per scope", s.max_bytes)));
+        let delegation = self.delegation.iter().map(|d| {
+            let on = match &d.harnesses {
+                None => "its own harness".to_owned(),
+                Some(named) => {
+                    let names: Vec<&str> = named.iter().map(HarnessId::as_str).collect();
+                    format!("[{}]", names.join(", "))
+                }
+            };
+            row("delegation", "", format!("start delegates on {on}"))
+        });
         let process = self.process.iter().map(|(name, grant)| {
             let names: Vec<&str> = grant.env.keys().map(String::as_str).collect();
             let cwd = match &grant.cwd {
@@ -107,7 +138,8 @@ impl Grants {
                 format!("requests, adding headers [{}]{private}", names.join(", ")),
             )
         });
-        state.chain(process).chain(http).collect()
+        let all = state.chain(delegation).chain(process).chain(http);
+        all.collect()
     }
 }
 
@@ -116,9 +148,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn s96_a_delegate_runs_on_the_own_harness_or_on_those_named() {
+        let id = |id: &str| -> HarnessId { id.parse().unwrap() };
+        let (own, other) = (id("demo/planner"), id("demo/acp"));
+        let bare = DelegationGrant::default();
+        assert!(bare.allows(&own, &own) && !bare.allows(&own, &other));
+        let named = DelegationGrant {
+            harnesses: Some(vec![other.clone()]),
+        };
+        assert!(named.allows(&own, &other) && !named.allows(&own, &own));
+    }
+
+    #[test]
     fn grants_are_described_without_their_secrets() {
         let grants = Grants {
             state: Some(StateGrant::default()),
+            delegation: Some(DelegationGrant {
+                harnesses: Some(vec!["demo/acp".parse().unwrap()]),
+            }),
             process: BTreeMap::from([(
                 "codex".to_owned(),
                 ProcessGrant {
@@ -139,7 +186,8 @@ mod tests {
             )]),
         };
         let shown = format!("{:?} {grants:?}", grants.describe());
-        assert_eq!(grants.describe().len(), 3);
+        assert_eq!(grants.describe().len(), 4);
+        assert!(shown.contains("demo/acp"), "{shown}");
         assert!(
             shown.contains("OPENAI_API_KEY") && shown.contains("authorization"),
             "{shown}"

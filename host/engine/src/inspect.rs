@@ -5,7 +5,7 @@
 
 use crate::config::{ComponentSource, ProviderSpec};
 use crate::engine::Engine;
-use crate::grants::{Grants, HttpGrant, ProcessCwd, ProcessGrant, StateGrant};
+use crate::grants::{DelegationGrant, Grants, HttpGrant, ProcessCwd, ProcessGrant, StateGrant};
 use crate::installed::Linked;
 use crate::limits::Limits;
 use crate::load::{check, describe};
@@ -143,6 +143,7 @@ fn whatever_it_wants(preflight: &Preflight) -> Grants {
     };
     Grants {
         state: wants("state").then(StateGrant::default),
+        delegation: wants("delegation").then(DelegationGrant::default),
         process: wants("process")
             .then(|| ("inspected".to_owned(), nothing))
             .into_iter()

@@ -37,7 +37,7 @@ mod supervise;
 
 pub use config::{ComponentSource, EngineConfig, HostKey, ProviderSpec};
 pub use engine::{Engine, EngineError};
-pub use grants::{Grants, HttpGrant, ProcessCwd, ProcessGrant, StateGrant};
+pub use grants::{DelegationGrant, Grants, HttpGrant, ProcessCwd, ProcessGrant, StateGrant};
 pub use inspect::InspectReport;
 pub use limits::Limits;
 pub use preflight::{CONTRACT, ImportRow, LoadError, Offer, Preflight, preflight};

@@ -15,7 +15,7 @@ mod support;
 use harness_core::abort::AbortReason;
 use harness_core::admin::ProviderAdmin;
 use harness_core::provider::{CallError, Instance, Invocation};
-use harness_engine::{ComponentSource, LoadError, ProviderSpec};
+use harness_engine::{ComponentSource, DelegationGrant, LoadError, ProviderSpec};
 use harness_test_guests::{assert_test_exists, foreach_hostile_guest};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -510,6 +510,104 @@ async fn activity_flood() {
     let instance = bench.open().await;
     let text = reply(go(&*instance, &TestChannel::new(), "/go").await);
     assert!(text.starts_with("8 ") && text.contains("Limit"), "{text}");
+}
+
+/// The bomb, allowed to start delegates on its own harness.
+async fn bomb() -> Bench {
+    let mut spec = guest("delegate_bomb", &[]);
+    spec.grants.delegation = Some(DelegationGrant::default());
+    Bench::with(spec).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delegate_bomb() {
+    let bench = bomb().await;
+    let instance = bench.open().await;
+    let channel = TestChannel::new();
+    let text = reply(go(&*instance, &channel, "/go").await);
+    assert!(text.starts_with("64 ") && text.contains("Quota"), "{text}");
+    let asked = channel.delegation.asked.lock().unwrap();
+    assert_eq!(
+        asked[0], "start guest/delegate-bomb true",
+        "its own harness"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s96_every_delegation_call_reaches_the_session() {
+    let bench = bomb().await;
+    let instance = bench.open().await;
+    let channel = TestChannel::new();
+    let text = reply(go(&*instance, &channel, "/go each").await);
+    assert_eq!(
+        text,
+        "None CancelledAt::Queued true 1 Err(DelegationError::NotParent)"
+    );
+    let asked = channel.delegation.asked.lock().unwrap().clone();
+    let verbs: Vec<_> = asked.iter().map(|a| a.split(' ').next().unwrap()).collect();
+    assert_eq!(verbs, ["start", "send", "await", "cancel", "stop"]);
+    assert!(asked[2].ends_with("50ms"), "{}", asked[2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s96_another_harness_takes_a_grant_that_names_it() {
+    let bench = bomb().await;
+    let instance = bench.open().await;
+    let channel = TestChannel::new();
+    let text = reply(go(&*instance, &channel, "/go other").await);
+    assert!(
+        text.contains("Denied") && text.contains("some/other"),
+        "{text}"
+    );
+    assert!(channel.delegation.asked.lock().unwrap().is_empty());
+    let mut spec = guest("delegate_bomb", &[]);
+    let harnesses = Some(vec!["some/other".parse().unwrap()]);
+    spec.grants.delegation = Some(DelegationGrant { harnesses });
+    let bench = Bench::with(spec).await;
+    let instance = bench.open().await;
+    let text = reply(go(&*instance, &channel, "/go other").await);
+    assert_eq!(text, "started");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s96_without_the_grant_it_cannot_be_loaded() {
+    assert_eq!(
+        refused(guest("delegate_bomb", &[])).await,
+        LoadError::NotGranted {
+            interface: "delegation".into()
+        }
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r75_the_clock_stands_still_while_a_delegate_works() {
+    let bench = bomb().await;
+    let instance = bench.open().await;
+    let channel = TestChannel::new();
+    let settle = channel.delegation.clone();
+    let late = limits().invoke_deadline * 2;
+    tokio::spawn(async move {
+        tokio::time::sleep(late).await;
+        settle.settle.notify_one();
+    });
+    let text = reply(go(&*instance, &channel, "/go wait").await);
+    assert!(text.contains("half") && text.contains("Failed"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s96_an_abort_ends_the_wait_for_a_delegate() {
+    let _alone = alone();
+    let bench = bomb().await;
+    let instance = bench.open().await;
+    let channel = TestChannel::new();
+    let (abort, delegation) = (channel.abort.clone(), channel.delegation.clone());
+    tokio::spawn(async move {
+        until("it waits", || delegation.asked.lock().unwrap().len() == 2).await;
+        abort.abort(AbortReason::UserStop);
+    });
+    let text = within(grace(), go(&*instance, &channel, "/go wait")).await;
+    let text = reply(text);
+    assert!(text.contains("Stopped"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

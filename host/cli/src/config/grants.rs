@@ -8,7 +8,8 @@ use super::problem::Problem;
 use super::resolve::Context;
 use super::secrets::Secrets;
 use super::written;
-use harness_engine::{Grants, HttpGrant, ProcessCwd, ProcessGrant, StateGrant};
+use harness_core::ids::HarnessId;
+use harness_engine::{DelegationGrant, Grants, HttpGrant, ProcessCwd, ProcessGrant, StateGrant};
 use http::{HeaderName, HeaderValue, Uri};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,8 +36,13 @@ pub(super) fn resolve(
         );
         grant
     });
+    let delegation = written
+        .delegation
+        .as_ref()
+        .map(|written| delegation(cx, written));
     let mut grants = Grants {
         state,
+        delegation,
         process: BTreeMap::new(),
         http: BTreeMap::new(),
     };
@@ -49,6 +55,27 @@ pub(super) fn resolve(
         grants.http.insert(origin.get_ref().clone(), grant);
     }
     grants
+}
+
+fn delegation(cx: &mut Context<'_>, written: &written::DelegationGrant) -> DelegationGrant {
+    let harnesses = written.harnesses.as_ref().map(|named| {
+        let mut ids = Vec::new();
+        for id in named {
+            match id.get_ref().parse::<HarnessId>() {
+                Ok(parsed) => ids.push(parsed),
+                Err(error) => {
+                    let line = cx.line(id);
+                    cx.report(Problem::new(
+                        line,
+                        format!("`harnesses`: {error}"),
+                        "write it like \"openai/codex\"",
+                    ));
+                }
+            }
+        }
+        ids
+    });
+    DelegationGrant { harnesses }
 }
 
 fn process(

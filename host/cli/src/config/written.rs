@@ -132,6 +132,7 @@ pub(super) struct Provider {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Grants {
     pub(super) state: Option<StateGrant>,
+    pub(super) delegation: Option<DelegationGrant>,
     pub(super) process: Named<ProcessGrant>,
     pub(super) http: Named<HttpGrant>,
 }
@@ -141,6 +142,13 @@ pub(super) struct Grants {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct StateGrant {
     pub(super) max_bytes: Option<Spanned<WrittenSize>>,
+}
+
+/// `[provider.grants.delegation]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct DelegationGrant {
+    pub(super) harnesses: Option<Vec<Spanned<String>>>,
 }
 
 /// `[provider.grants.process.NAME]`.

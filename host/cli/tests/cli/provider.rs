@@ -26,6 +26,8 @@ fn inspect_shows_what_a_component_is_and_asks_for() {
         "sha256",
         "harness:provider/state",
         "[provider.grants.state]",
+        "harness:provider/delegation",
+        "[provider.grants.delegation]",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -36,7 +38,7 @@ fn inspect_compares_with_what_is_granted() {
     let dir = tempfile::tempdir().unwrap();
     let granted = config(
         dir.path(),
-        "[provider.grants.state]\nmax_bytes = \"64KiB\"\n",
+        "[provider.grants.state]\nmax_bytes = \"64KiB\"\n[provider.grants.delegation]\n",
     );
     let shown = run(&[
         "provider",
@@ -99,7 +101,10 @@ fn inspect_tells_what_is_no_component() {
 #[test]
 fn check_loads_every_component_and_tells_every_problem() {
     let dir = tempfile::tempdir().unwrap();
-    let good = config(dir.path(), "[provider.grants.state]\n");
+    let good = config(
+        dir.path(),
+        "[provider.grants.state]\n[provider.grants.delegation]\n",
+    );
     let check = |file: &Path| run(&["config", "check", "--config", file.to_str().unwrap()]);
     assert!(
         out(&check(&good)).contains("1 provider can be loaded"),
@@ -111,7 +116,7 @@ fn check_loads_every_component_and_tells_every_problem() {
     let bad = config(
         dir.path(),
         &format!(
-            "sha256 = \"{pin}\"\n[provider.grants.state]\n[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n"
+            "sha256 = \"{pin}\"\n[provider.grants.state]\n[provider.grants.delegation]\n[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n[provider.grants.delegation]\n"
         ),
     );
     let refused = check(&bad);

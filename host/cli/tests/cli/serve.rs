@@ -249,7 +249,7 @@ fn a_grant_for_nothing_is_a_configuration_error() {
     let config = dir.path().join("harness.toml");
     std::fs::write(
         &config,
-        "[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n[provider.grants.process.sh]\ncommand = [\"/bin/sh\"]\n",
+        "[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n[provider.grants.delegation]\n[provider.grants.process.sh]\ncommand = [\"/bin/sh\"]\n",
     )
     .unwrap();
     let config = config.to_str().unwrap();

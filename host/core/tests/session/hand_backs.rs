@@ -28,7 +28,7 @@ fn prompted(sim: &Sim, of: LoopId) -> Option<PromptInput> {
 }
 
 #[test]
-fn s96_a_background_result_wakes_an_idle_parent() {
+fn s67_s96_a_background_result_wakes_an_idle_parent() {
     let mut sim = delegating();
     let (child, request) = sim.child(LOOP, true);
     let mark = sim.mark();
@@ -86,7 +86,7 @@ fn s96_a_background_result_is_offered_to_a_running_turn() {
 }
 
 #[test]
-fn s41_i31_a_result_is_never_rejected() {
+fn s2_s41_i31_a_result_is_never_rejected() {
     // A full inbox.
     let mut sim = delegating();
     sim.inbox = 1;

@@ -11,7 +11,9 @@ use crate::instance::ctx::{Ctx, HasCtx};
 use crate::instance::end::EndCause;
 use crate::instance::shared::Shared;
 use harness_core::abort::AbortSignal;
-use harness_core::provider::{Activity, BoxFuture, ChannelError, InstanceHost};
+use harness_core::provider::{
+    Activity, BoxFuture, ChannelError, Delegated, Delegation, DelegationError, InstanceHost,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wasmtime::Result;
@@ -88,6 +90,33 @@ impl Link {
             result = call(self.host.as_ref()) => result,
             _ = self.abort.fired() => Err(ChannelError::Closed),
             () = self.abort.over() => Err(ChannelError::Closed),
+        }
+    }
+}
+
+impl Link {
+    /// Makes one call about delegates; at the end of the instance it answers `closed`.
+    pub(crate) async fn delegate<T: Send>(
+        &self,
+        call: impl for<'a> FnOnce(&'a dyn Delegation) -> Delegated<'a, T>,
+    ) -> std::result::Result<T, DelegationError> {
+        if self.abort.reason().is_some() || self.abort.is_over() {
+            return Err(DelegationError::Closed);
+        }
+        let pending = self.pending.fetch_add(1, Ordering::AcqRel);
+        let _guard = Countdown(&self.pending);
+        if pending >= self.max_pending {
+            return Err(DelegationError::Limit(format!(
+                "{} link calls are pending already",
+                self.max_pending
+            )));
+        }
+        let of = self.host.delegation().ok_or(DelegationError::Closed)?;
+        tokio::select! {
+            biased;
+            result = call(of.as_ref()) => result,
+            _ = self.abort.fired() => Err(DelegationError::Closed),
+            () = self.abort.over() => Err(DelegationError::Closed),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod abort;
 pub mod channel;
+pub mod delegation;
 pub mod http;
 pub mod link;
 mod misc;
@@ -46,6 +47,9 @@ pub(crate) fn linker(engine: &wasmtime::Engine, grants: &Grants) -> wasmtime::Re
     provider::host::add_to_linker::<_, HasCtx>(&mut linker, |ctx| ctx)?;
     if grants.state.is_some() {
         provider::state::add_to_linker::<_, HasCtx>(&mut linker, |ctx| ctx)?;
+    }
+    if grants.delegation.is_some() {
+        provider::delegation::add_to_linker::<_, HasCtx>(&mut linker, |ctx| ctx)?;
     }
     if !grants.process.is_empty() {
         provider::process::add_to_linker::<_, HasCtx>(&mut linker, |ctx| ctx)?;

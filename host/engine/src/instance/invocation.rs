@@ -9,7 +9,10 @@
 
 use super::abort::CallAbort;
 use super::clock::CallClock;
-use harness_core::provider::{BoxFuture, Channel, ChannelError, OperationContext};
+use crate::imports::delegation::not_made;
+use harness_core::provider::{
+    BoxFuture, Channel, ChannelError, Delegated, Delegation, DelegationError, OperationContext,
+};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::Instrument;
@@ -122,6 +125,26 @@ impl Invocation {
         let (port, _pending) = self.enter()?;
         let span = tracing::debug_span!(parent: &self.span, "host_import", import);
         call(port.as_ref()).instrument(span).await
+    }
+
+    /// Makes one call about delegates; rejected as soon as the invocation is aborted. What the
+    /// session accepted by then stays accepted (S96).
+    pub(crate) async fn delegate<T: Send>(
+        &self,
+        call: impl for<'a> FnOnce(&'a dyn Delegation) -> Delegated<'a, T>,
+    ) -> Result<T, DelegationError> {
+        let (port, _pending) = self.enter().map_err(not_made)?;
+        if self.abort.reason().is_some() {
+            return Err(DelegationError::Stopped);
+        }
+        let of = port.delegation().ok_or(DelegationError::Closed)?;
+        let span = tracing::debug_span!(parent: &self.span, "host_import", import = "delegates");
+        tokio::select! {
+            biased;
+            result = call(of.as_ref()).instrument(span) => result,
+            _ = self.abort.fired() => Err(DelegationError::Stopped),
+            () = self.abort.over() => Err(DelegationError::Closed),
+        }
     }
 
     /// Counts bytes written to the sink.

@@ -192,7 +192,7 @@ fn nearest(import: &str) -> String {
     } else if import.starts_with(PACKAGE) {
         let _ = write!(
             text,
-            "; `{PACKAGE}@{CONTRACT}` has types, host, state, process and http"
+            "; `{PACKAGE}@{CONTRACT}` has types, host, state, delegation, process and http"
         );
     }
     text
@@ -201,6 +201,7 @@ fn nearest(import: &str) -> String {
 fn how(interface: &str) -> &'static str {
     match interface {
         "state" => "`[provider.grants.state]`",
+        "delegation" => "`[provider.grants.delegation]`",
         "process" => "`[provider.grants.process.<name>]`, a table for each program",
         "http" => "`[provider.grants.http.\"<origin>\"]`, a table for each origin",
         _ => "`[provider.grants]`",
@@ -265,6 +266,7 @@ pub fn preflight(
     let granted = |interface: &str| {
         grants.map(|grants| match interface {
             "state" => grants.state.is_some(),
+            "delegation" => grants.delegation.is_some(),
             "process" => !grants.process.is_empty(),
             _ => !grants.http.is_empty(),
         })
@@ -281,7 +283,7 @@ pub fn preflight(
                         Offer::OtherVersion(format!("{PACKAGE}/{interface}@{CONTRACT}"))
                     }
                     "types" | "host" => Offer::Always,
-                    "state" | "process" | "http" => match granted(interface) {
+                    "state" | "delegation" | "process" | "http" => match granted(interface) {
                         None => Offer::NeedsGrant(how(interface)),
                         Some(true) => Offer::Granted,
                         Some(false) => Offer::NotGranted(how(interface)),
@@ -344,7 +346,7 @@ pub fn preflight(
         }
         _ => {}
     }
-    for interface in ["state", "process", "http"] {
+    for interface in ["state", "delegation", "process", "http"] {
         let imported = imports
             .iter()
             .filter_map(|name| contract_name(name))

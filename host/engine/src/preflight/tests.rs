@@ -110,12 +110,13 @@ fn grants_and_imports_must_agree() {
         "harness:provider/host@0.1.0",
         "harness:provider/process@0.1.0",
         "harness:provider/http@0.1.0",
+        "harness:provider/delegation@0.1.0",
     ];
     let report = check(
         &imports,
         &[PROVIDER],
         Some(&none),
-        &["not_granted", "not_granted"],
+        &["not_granted", "not_granted", "not_granted"],
     );
     let text = report.to_string();
     assert!(
@@ -125,6 +126,7 @@ fn grants_and_imports_must_agree() {
 
     let grants = Grants {
         state: Some(StateGrant::default()),
+        delegation: None,
         process: BTreeMap::new(),
         http: BTreeMap::from([("https://a.example".to_owned(), HttpGrant::default())]),
     };

@@ -1,12 +1,12 @@
 //! A channel and an instance host that record what they are asked and answer as told.
 
-use super::{context, discovery};
+use super::{TestDelegation, context, discovery};
 use harness_core::abort::{AbortHandle, AbortSignal};
 use harness_core::content::{Message, NewMessage, Part, Role, Usage};
 use harness_core::gate::{ApprovalDecision, ApprovalRequest, FormAnswer, QuestionForm};
 use harness_core::provider::{
-    Activity, BoxFuture, Channel, ChannelError, DiscoveryContext, InstanceHost, NativeTurn,
-    OperationContext, PromptInput, WriterId,
+    Activity, BoxFuture, Channel, ChannelError, Delegation, DiscoveryContext, InstanceHost,
+    NativeTurn, OperationContext, PromptInput, WriterId,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,6 +32,8 @@ pub(crate) struct TestChannel {
     pub(crate) usage: AtomicUsize,
     pub(crate) ready: Notify,
     pub(crate) wrote: Notify,
+    /// What it may do with delegates.
+    pub(crate) delegation: Arc<TestDelegation>,
     gate: Gate,
     answer: Notify,
 }
@@ -53,6 +55,7 @@ impl TestChannel {
             usage: AtomicUsize::new(0),
             ready: Notify::new(),
             wrote: Notify::new(),
+            delegation: Arc::default(),
             gate,
             answer: Notify::new(),
         })
@@ -106,6 +109,9 @@ fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, Result<T, ChannelErr
 }
 
 impl Channel for TestChannel {
+    fn delegation(&self) -> Option<Arc<dyn Delegation>> {
+        Some(self.delegation.clone())
+    }
     fn context(&self) -> OperationContext {
         context()
     }

@@ -6,11 +6,13 @@
     reason = "each test binary uses a part of it"
 )]
 
+mod delegation;
 mod guests;
 mod host;
 mod machine;
 mod store;
 
+pub(crate) use delegation::TestDelegation;
 pub(crate) use guests::puppet;
 pub(crate) use host::{Gate, TestChannel, TestHost};
 pub(crate) use machine::{alone, shared};

@@ -45,7 +45,10 @@ fn a_provider_imports_only_what_it_uses() {
     assert_eq!(imports(built::PROBE), plain);
     assert_eq!(imports(built::ABORT_DEAF), plain);
     let stateful = interfaces(&["host", "state", "types"]);
-    assert_eq!(imports(built::PROVIDER_PLANNER), stateful);
+    let planner = interfaces(&["delegation", "host", "state", "types"]);
+    assert_eq!(imports(built::PROVIDER_PLANNER), planner);
+    let delegating = interfaces(&["delegation", "host", "types"]);
+    assert_eq!(imports(built::DELEGATE_BOMB), delegating);
     assert_eq!(imports(built::STATEFUL), stateful);
     let process = interfaces(&["host", "process", "types"]);
     assert_eq!(imports(built::UNGRANTED_IMPORT), process);
