@@ -12,6 +12,7 @@ run *flags:
 # All tests: the host's, then the guests' own
 test:
     cargo test --workspace
+    cargo test -p harness-simulation --features planted-faults --test planted
     for guest in {{guests}}; do cargo test --manifest-path $guest/Cargo.toml || exit 1; done
 
 # What CI holds against a change before it runs the tests
@@ -20,6 +21,10 @@ lint:
     cargo clippy --workspace --all-targets -- -D warnings
     for guest in {{guests}}; do cargo fmt --manifest-path $guest/Cargo.toml --check || exit 1; done
     for guest in {{guests}}; do cargo clippy --manifest-path $guest/Cargo.toml --all-targets -- -D warnings || exit 1; done
+
+# The session layer over a simulated store, clock and providers: until a rule is broken, or `--seeds N`
+simulate *flags:
+    cargo run --release -p harness-simulation -- {{flags}}
 
 # The benchmarks, as ratios against floors measured in the same run
 bench:

@@ -22,11 +22,8 @@ pub(crate) async fn controls(
     let start = Instant::now();
     let tasks: Vec<_> = (0..sessions)
         .map(|_| {
-            let (store, row, commits) = (
-                stack.store.clone(),
-                row.projection.clone(),
-                commits.clone(),
-            );
+            let (store, row, commits) =
+                (stack.store.clone(), row.projection.clone(), commits.clone());
             tokio::spawn(async move {
                 let session = SessionId::from(uuid::Uuid::now_v7());
                 let mut append = of(session, &row, commits.iter().flatten());

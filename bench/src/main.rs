@@ -8,6 +8,7 @@ mod client;
 mod component;
 mod floor;
 mod journal;
+mod restore;
 mod stack;
 mod workspace;
 
@@ -134,6 +135,12 @@ async fn main() -> Result<ExitCode> {
     if wanted("B7") {
         rows.push(first_byte().await?);
     }
+    if wanted("B8") || wanted("B9") {
+        rows.extend(restore::restores().await?);
+    }
+    if wanted("B10") {
+        rows.push(restore::starts().await?);
+    }
     if wanted("B11") {
         // Beside the program, not in a directory for temporary files, which may be memory: the disk
         // is what is measured.
@@ -141,6 +148,9 @@ async fn main() -> Result<ExitCode> {
         let here = tempfile::tempdir_in(program.parent().context("a program is in a directory")?)?;
         let path = here.path().to_owned();
         rows.extend(tokio::task::spawn_blocking(move || workspace::rows(&path)).await??);
+    }
+    if wanted("B12") {
+        rows.push(restore::fan_out().await?);
     }
     println!(
         "{:<4} {:<52} {:>10} {:>10}  ",
@@ -262,11 +272,19 @@ async fn controls() -> Result<Vec<Row>> {
     )
     .note(format!("{ours:.0}/s / {bare:.0}/s"));
     let http = throughput(route, TOKEN, "/json", 64, time).await?;
-    let http = Row::part("", "  a bare JSON route, 64 conns / the same floor", http / bare)
-        .note(format!("{http:.0}/s"));
+    let http = Row::part(
+        "",
+        "  a bare JSON route, 64 conns / the same floor",
+        http / bare,
+    )
+    .note(format!("{http:.0}/s"));
     let log = journal::controls(&stack, records_of(&stack, &session).await?, 64, time).await?;
-    let log = Row::part("", "  the journal alone, 64 sessions / the same floor", log / bare)
-        .note(format!("{log:.0}/s"));
+    let log = Row::part(
+        "",
+        "  the journal alone, 64 sessions / the same floor",
+        log / bare,
+    )
+    .note(format!("{log:.0}/s"));
     Ok(vec![b2, b3, http, log])
 }
 

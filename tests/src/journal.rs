@@ -1,7 +1,7 @@
 //! What a host left behind: its database file, and what its events add up to.
 
 use rusqlite::Connection;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -62,11 +62,26 @@ pub fn read_database(data: &Path) -> BTreeMap<String, Vec<Record>> {
     journals
 }
 
+/// What the public events of one loop add up to.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct LoopFold {
+    /// Its harness.
+    pub harness: String,
+    /// Model and effort of its next turn, as its last change says.
+    pub runtime: Value,
+    /// Its mode.
+    pub mode: String,
+    /// Its conversation, oldest first.
+    pub messages: Vec<Value>,
+}
+
 /// What the public events of a session add up to.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Fold {
-    /// The conversation, oldest first.
-    pub messages: Vec<Value>,
+    /// Its loops, by id.
+    pub loops: BTreeMap<String, LoopFold>,
+    /// The active loop.
+    pub active_loop: String,
     /// Ids of open gates.
     pub gates: Vec<String>,
     /// Command ids of turns that have begun and not ended.
@@ -77,8 +92,12 @@ pub struct Fold {
     pub outcomes: BTreeMap<String, Vec<String>>,
     /// Turns by command id: how often they began.
     pub turns: BTreeMap<String, usize>,
+    /// Command ids of inputs that were folded into a running turn.
+    pub folded: Vec<String>,
     /// Command ids of inputs that left without a turn.
     pub cancelled: Vec<String>,
+    /// Replies to compactions by command id.
+    pub compactions: BTreeMap<String, usize>,
 }
 
 impl Fold {
@@ -92,23 +111,69 @@ impl Fold {
         fold
     }
 
+    /// The loop an event belongs to; the active one when it names none.
+    fn of_loop(&mut self, event: &Value) -> &mut LoopFold {
+        let named = event["loop_id"].as_str();
+        let id = named.unwrap_or(&self.active_loop).to_owned();
+        self.loops.entry(id).or_default()
+    }
+
+    /// The conversation of the active loop.
+    #[must_use]
+    pub fn messages(&self) -> &[Value] {
+        let active = self.loops.get(&self.active_loop);
+        active.map_or(&[], |l| l.messages.as_slice())
+    }
+
     fn apply(&mut self, event: &Value) {
         let cause = event["cause"]["command_id"]
             .as_str()
             .unwrap_or_default()
             .to_owned();
         let gate = || event["gate_id"].as_str().unwrap_or_default();
+        let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
         match event["type"].as_str().unwrap_or_default() {
+            "LoopStarted" => {
+                self.of_loop(event).harness = text("harness_id");
+                self.of_loop(event).runtime["model"] = event["model"].clone();
+                if self.active_loop.is_empty() {
+                    self.active_loop = text("loop_id");
+                }
+            }
+            "ActiveLoopChanged" => self.active_loop = text("active_loop_id"),
+            "LoopModeChanged" => {
+                let of = self.of_loop(event);
+                (of.mode, of.runtime) = (text("mode"), event["runtime"].clone());
+            }
+            "LoopInferenceChanged" => self.of_loop(event).runtime = event["runtime"].clone(),
+            "CompactionCommitted" if event["summary"].is_string() => {
+                let summary = json!({
+                    "id": event["id"], "role": "system", "turn_id": null,
+                    "created_at": event["at"],
+                    "parts": [{"type": "text", "text": event["summary"]}],
+                });
+                self.of_loop(event).messages = vec![summary];
+            }
+            "CompactWaiterResolved" | "CompactWaiterRejected" => {
+                *self.compactions.entry(cause).or_default() += 1;
+            }
             "TurnStarted" => {
-                self.messages.extend(event.get("message").cloned());
+                let message = event.get("message").cloned();
+                self.of_loop(event).messages.extend(message);
                 *self.turns.entry(cause.clone()).or_default() += 1;
                 self.held.retain(|id| *id != cause);
                 self.open_turns.push(cause);
             }
-            "StepDone" => self
-                .messages
-                .extend(event["messages"].as_array().into_iter().flatten().cloned()),
-            "TurnFoldedInto" => self.messages.extend(event.get("message").cloned()),
+            "StepDone" => {
+                let messages = event["messages"].as_array().into_iter().flatten();
+                self.of_loop(event).messages.extend(messages.cloned());
+            }
+            "TurnFoldedInto" => {
+                let message = event.get("message").cloned();
+                self.of_loop(event).messages.extend(message);
+                self.held.retain(|id| *id != cause);
+                self.folded.push(cause);
+            }
             "TurnDone" | "TurnFailed" | "TurnInterrupted" => {
                 self.open_turns.retain(|id| *id != cause);
             }

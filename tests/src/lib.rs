@@ -27,7 +27,7 @@ pub use binary::harness;
 pub use client::{Answer, Client, Exchange};
 pub use conversation::Conversation;
 pub use host::{Host, Setup, TOKEN};
-pub use journal::{Fold, Record, read_database};
+pub use journal::{Fold, LoopFold, Record, read_database};
 pub use require::{missing, python, python_with, skip};
 pub use shell::{blocks, run_blocks, values};
 pub use stream::{Frame, Frames};

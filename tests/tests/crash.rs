@@ -281,7 +281,7 @@ async fn check_restored(busy: &Busy, client: &Client, left: &[Record]) -> Found 
         "{fold:?}"
     );
     assert_eq!(session.list("/gates").await, Vec::<Value>::new());
-    assert_eq!(session.messages().await, fold.messages);
+    assert_eq!(session.messages().await, fold.messages());
 
     // Held inputs are held, in order; the snapshot says the same.
     let queue = session.list("/queue").await;
@@ -346,7 +346,7 @@ async fn check_restored(busy: &Busy, client: &Client, left: &[Record]) -> Found 
     for text in told.sent.iter().filter(|text| text.starts_with("/note ")) {
         let note = text.strip_prefix("/note ").unwrap();
         let echoes = fold
-            .messages
+            .messages()
             .iter()
             .filter(|message| message["role"] == "assistant" && message.to_string().contains(note));
         let echoes = echoes.count();

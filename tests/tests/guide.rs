@@ -129,7 +129,7 @@ fn loops(begun: &str, set: &str, folded: &str) {
         (&first["model"], &second["model"]),
         (&json!(null), &json!("m2"))
     );
-    assert_eq!(second["modes"][0]["name"], "review");
+    assert_eq!(second["modes"][1]["name"], "review");
 
     let set = values(set);
     assert_eq!(

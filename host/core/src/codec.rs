@@ -108,6 +108,27 @@ struct EventWire<'a> {
     body: &'a EventBody,
 }
 
+/// A record read in one pass. What is no record here is looked at again, step by step, for the one
+/// error that S13 wants.
+#[derive(Deserialize)]
+struct Whole<H, B> {
+    v: u64,
+    #[serde(flatten)]
+    header: H,
+    #[serde(flatten)]
+    body: B,
+}
+
+impl<H: for<'de> Deserialize<'de>, B: for<'de> Deserialize<'de>> Whole<H, B> {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > MAX_ENCODED {
+            return None;
+        }
+        let whole: Self = serde_json::from_slice(bytes).ok()?;
+        (whole.v == VERSION).then_some(whole)
+    }
+}
+
 fn bytes_of<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     let bytes = serde_json::to_vec(value).map_err(|e| CodecError::Undecodable(e.to_string()))?;
     if bytes.len() > MAX_ENCODED {
@@ -310,6 +331,15 @@ fn culprit<T: for<'de> Deserialize<'de>>(value: &Value, error: &str) -> Option<S
 /// # Errors
 /// The first failure of S13's order.
 pub fn decode_command(bytes: &[u8]) -> Result<Command, CodecError> {
+    let command = match Whole::read(bytes) {
+        Some(Whole { header, body, .. }) => Command { header, body },
+        None => command_by_steps(bytes)?,
+    };
+    command.validate()?;
+    Ok(command)
+}
+
+fn command_by_steps(bytes: &[u8]) -> Result<Command, CodecError> {
     let (record, mut map) = open(bytes, &CommandBody::TYPES)?;
     let header = take(
         record,
@@ -317,9 +347,7 @@ pub fn decode_command(bytes: &[u8]) -> Result<Command, CodecError> {
         &["command_id", "cause", "agency", "created_at", "caller"],
     )?;
     let body = typed(record, map)?;
-    let command = Command { header, body };
-    command.validate()?;
-    Ok(command)
+    Ok(Command { header, body })
 }
 
 /// Decodes a stored event.
@@ -327,13 +355,10 @@ pub fn decode_command(bytes: &[u8]) -> Result<Command, CodecError> {
 /// # Errors
 /// The first failure of S13's order, or an ephemeral type.
 pub fn decode_event(bytes: &[u8]) -> Result<Event, CodecError> {
-    let (record, mut map) = open(bytes, &EventBody::TYPES)?;
-    let header: EventHeader = take(
-        record,
-        &mut map,
-        &["id", "session_id", "loop_id", "turn_id", "at", "cause"],
-    )?;
-    let body: EventBody = typed(record, map)?;
+    let (header, body) = match Whole::<EventHeader, EventBody>::read(bytes) {
+        Some(Whole { header, body, .. }) => (header, body),
+        None => event_by_steps(bytes)?,
+    };
     if body.meta().class == Class::Ephemeral {
         return Err(CodecError::Ephemeral(body.meta().name));
     }
@@ -346,4 +371,14 @@ pub fn decode_event(bytes: &[u8]) -> Result<Event, CodecError> {
         cause: header.cause,
         body,
     })
+}
+
+fn event_by_steps(bytes: &[u8]) -> Result<(EventHeader, EventBody), CodecError> {
+    let (record, mut map) = open(bytes, &EventBody::TYPES)?;
+    let header = take(
+        record,
+        &mut map,
+        &["id", "session_id", "loop_id", "turn_id", "at", "cause"],
+    )?;
+    Ok((header, typed(record, map)?))
 }

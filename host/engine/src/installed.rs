@@ -1,10 +1,10 @@
 //! One loaded component under the id it is installed as: what all its instances share.
 
 use crate::bindings::HarnessProviderPre;
-use crate::exports::Exports;
 use crate::config::ProviderSpec;
 use crate::convert;
 use crate::engine::Engine;
+use crate::exports::Exports;
 use crate::grants::{Grants, ProcessGrant};
 use crate::imports::{self, Native};
 use crate::instance::ctx::Ctx;

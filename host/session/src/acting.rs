@@ -17,7 +17,6 @@ use harness_core::session::{Answer, Input, Origin, check_model, effective_params
 use harness_core::view::{OperationResult, SessionView};
 use harness_journal::{IdempotencyScope, PermissionRule};
 use std::sync::Arc;
-use uuid::Uuid;
 
 impl Host {
     /// Runs a native operation (R42). `gone` fires when its caller has left.
@@ -34,7 +33,7 @@ impl Host {
         self.admit()?;
         let handle = self.live(id).await?;
         let keyed = caller.key.map(|key| (IdempotencyScope::Session, key));
-        let command_id = command_id(&caller);
+        let command_id = self.command_id(&caller);
         let caller = caller.identity;
         attempt(
             self.deps(),
@@ -63,7 +62,7 @@ impl Host {
     ) -> Result<CommandId, Refused> {
         self.admit()?;
         let handle = self.live(id).await?;
-        let origin = origin(&caller);
+        let origin = self.origin(&caller);
         let command_id = origin.command_id;
         let InputRequest {
             blocks,
@@ -97,7 +96,7 @@ impl Host {
             &handle,
             &caller,
             Input::Retract {
-                origin: origin(&caller),
+                origin: self.origin(&caller),
                 target,
             },
         )
@@ -122,7 +121,7 @@ impl Host {
     ) -> Result<Vec<CommandId>, Refused> {
         let handle = self.live(id).await?;
         let input = Input::Release {
-            origin: origin(&caller),
+            origin: self.origin(&caller),
             loop_id,
             targets,
         };
@@ -143,7 +142,7 @@ impl Host {
         loop_id: Option<LoopId>,
     ) -> Result<bool, Refused> {
         let handle = self.live(id).await?;
-        let origin = origin(&caller);
+        let origin = self.origin(&caller);
         handle
             .urgent(|reply| Msg::Interrupt {
                 origin,
@@ -171,7 +170,7 @@ impl Host {
             return always.unwrap_or(Err(Refused::Internal));
         }
         let input = Input::Answer {
-            origin: origin(&caller),
+            origin: self.origin(&caller),
             gate_id: answer.gate_id,
             reply: answer.reply,
         };
@@ -219,7 +218,7 @@ impl Host {
             None
         };
         let input = Input::Settings {
-            origin: origin(&caller),
+            origin: self.origin(&caller),
             title: request.title,
             // Another harness does not know the old one's model.
             model: request.model.or(swapped.then_some(None)),
@@ -240,7 +239,7 @@ impl Host {
         caller: Caller,
     ) -> Result<ShutDown, Refused> {
         let handle = self.live(id).await?;
-        let origin = origin(&caller);
+        let origin = self.origin(&caller);
         handle
             .urgent(|reply| Msg::Shutdown { origin, reply })
             .await?
@@ -303,7 +302,7 @@ async fn approve_always(
     let gate_id = gate.gate_id;
     let answered = match store_rules(&deps, &handle, *gate).await {
         Ok(()) => {
-            let origin = origin(&caller);
+            let origin = deps.origin(&caller);
             let input = Input::AnswerClaimed {
                 origin,
                 gate_id,
@@ -362,16 +361,29 @@ pub(crate) async fn feed_keyed(
     }
 }
 
-pub(crate) fn command_id(caller: &Caller) -> CommandId {
-    caller
-        .key
-        .map_or_else(|| CommandId(Uuid::now_v7()), |key| key.command_id)
+impl Deps {
+    /// The id of what a caller wants: derived when it can be repeated, else a fresh one.
+    pub(crate) fn command_id(&self, caller: &Caller) -> CommandId {
+        let fresh = || CommandId(self.surroundings.id());
+        caller.key.map_or_else(fresh, |key| key.command_id)
+    }
+
+    /// What a caller wants, and who it is.
+    pub(crate) fn origin(&self, caller: &Caller) -> Origin {
+        Origin {
+            command_id: self.command_id(caller),
+            caller: caller.identity.clone(),
+        }
+    }
 }
 
-pub(crate) fn origin(caller: &Caller) -> Origin {
-    Origin {
-        command_id: command_id(caller),
-        caller: caller.identity.clone(),
+impl Host {
+    pub(crate) fn command_id(&self, caller: &Caller) -> CommandId {
+        self.deps().command_id(caller)
+    }
+
+    pub(crate) fn origin(&self, caller: &Caller) -> Origin {
+        self.deps().origin(caller)
     }
 }
 

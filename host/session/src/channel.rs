@@ -242,6 +242,7 @@ impl Channel for RunChannel {
                     return Ok(true);
                 }
                 tokio::select! {
+                    biased;
                     changed = input.changed() => changed.map_err(|_| ChannelError::Closed)?,
                     () = closed => {}
                 }

@@ -1,6 +1,6 @@
 //! New sessions, and discovery before there is one (R40, R43, R47-R53, S101).
 
-use crate::acting::{check_title, command_id, feed_keyed, origin};
+use crate::acting::{check_title, feed_keyed};
 use crate::actor::{Actor, Source};
 use crate::drift::beginning;
 use crate::handle::Handle;
@@ -18,13 +18,11 @@ use harness_core::ids::{EventId, LoopId, SessionId, TurnId};
 use harness_core::operation::Execution;
 use harness_core::provider::{DiscoveryContext, Harness, HarnessInfo, Params};
 use harness_core::refusal::Refused;
-use harness_core::session::{Input, check_model, effective_params};
+use harness_core::session::{Input, Origin, check_model, effective_params};
 use harness_core::view::{OperationResult, OutcomeStatus};
 use harness_journal::{IdempotencyScope, Workspace};
-use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
-use uuid::Uuid;
 
 /// A draft resolved against catalogue and harness; the same for discovery and creation (R40, I1).
 struct Resolved {
@@ -70,7 +68,7 @@ impl Host {
         self.admit()?;
         let resolved = self.resolve(&draft, Duration::ZERO).await?;
         if !resolved.info.features.commands {
-            return Ok(no_commands(draft.agent));
+            return Ok(no_commands(draft.agent, self.deps().surroundings.now()));
         }
         let context = DiscoveryContext {
             project_id: draft.project_id,
@@ -96,6 +94,7 @@ impl Host {
             draft.agent,
             state,
             resolved.info.features.state_push,
+            self.deps().surroundings.now(),
         ))
     }
 
@@ -118,9 +117,10 @@ impl Host {
         let resolved = self
             .resolve(&request.draft, self.deps().config.workspace_wait)
             .await?;
-        let id = caller
-            .key
-            .map_or_else(|| SessionId(Uuid::now_v7()), |key| key.session_id);
+        let id = caller.key.map_or_else(
+            || SessionId(self.deps().surroundings.id()),
+            |key| key.session_id,
+        );
         let handle = self.begin(id, &request, &resolved);
         handle.ready().await?;
         let linked = workspaces::link(&resolved.workspace).await;
@@ -154,9 +154,10 @@ impl Host {
     }
 
     fn begin(&self, id: SessionId, request: &CreateRequest, resolved: &Resolved) -> Arc<Handle> {
-        let at = Timestamp::now();
+        let surroundings = &self.deps().surroundings;
+        let at = surroundings.now();
         let event = |loop_id, body| Event {
-            id: EventId(Uuid::now_v7()),
+            id: EventId(surroundings.id()),
             session_id: id,
             loop_id,
             turn_id: TurnId::ZERO,
@@ -181,7 +182,7 @@ impl Host {
         );
         let harness_id = draft.agent.clone();
         let loop_started = event(
-            LoopId(Uuid::now_v7()),
+            LoopId(surroundings.id()),
             EventBody::LoopStarted {
                 harness_id,
                 parent_loop_id: None,
@@ -204,7 +205,7 @@ impl Host {
         caller: &Caller,
         blocks: Vec<harness_core::content::Block>,
     ) -> Result<Created, Refused> {
-        let origin = origin(caller);
+        let origin = self.origin(caller);
         let command_id = origin.command_id;
         let keyed = caller.key.map(|key| (IdempotencyScope::Create, key));
         let input = Input::Submit {
@@ -232,14 +233,16 @@ impl Host {
         linked: Result<(), String>,
         gone: AbortSignal,
     ) -> Result<Created, Refused> {
-        let command_id = command_id(caller);
+        // One intent has one id, however it ends.
+        let origin = self.origin(caller);
+        let command_id = origin.command_id;
         let operation = request.operation.clone();
         if let Err(reason) = linked {
             let refused = Refused::WorkspaceLinkFailed {
                 session_id: id,
                 reason,
             };
-            self.reject_first(handle, caller, operation, None, &refused)
+            self.reject_first(handle, caller, origin, operation, None, &refused)
                 .await?;
             return Err(refused);
         }
@@ -259,7 +262,7 @@ impl Host {
         let result = match result {
             Ok(result) => result,
             Err(refused) if before_reserve => {
-                self.reject_first(handle, caller, operation, execution, &refused)
+                self.reject_first(handle, caller, origin, operation, execution, &refused)
                     .await?
             }
             Err(refused) => after_reserve(refused)?,
@@ -277,6 +280,7 @@ impl Host {
         &self,
         handle: &Handle,
         caller: &Caller,
+        origin: Origin,
         operation: harness_core::operation::Operation,
         execution: Option<Execution>,
         refused: &Refused,
@@ -289,8 +293,9 @@ impl Host {
             return Err(refused.clone());
         }
         let (code, message) = (refused.code().to_owned(), refused.to_string());
+        let command_id = origin.command_id;
         let input = Input::RejectFirst {
-            origin: origin(caller),
+            origin,
             operation,
             execution,
             code: code.clone(),
@@ -302,7 +307,7 @@ impl Host {
             status: OutcomeStatus::Rejected,
             message: Some(message),
             code: Some(code),
-            command_id: command_id(caller),
+            command_id,
             run_id: None,
             params_effective: None,
         })

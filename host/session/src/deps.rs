@@ -6,16 +6,16 @@ use crate::drift::DriftDecider;
 use crate::observer::SessionObserver;
 use crate::requests::RowChange;
 use crate::slots::Slots;
+use crate::surroundings::Surroundings;
 use crate::unrestorable::Unrestorable;
 use crate::workplaces::Workplaces;
 use dashmap::DashMap;
-use harness_core::ids::{Ids, WorkspaceId};
+use harness_core::ids::WorkspaceId;
 use harness_core::provider::Harnesses;
 use harness_core::workspace::SnapshotStore;
 use harness_journal::{Catalog, Journal, Workspace};
 use std::sync::Arc;
 use tokio::sync::broadcast;
-use uuid::Uuid;
 
 /// Shared by all actors of a host.
 pub(crate) struct Deps {
@@ -37,15 +37,9 @@ pub(crate) struct Deps {
     pub(crate) drift: Arc<dyn DriftDecider>,
     /// Sessions that could not be restored.
     pub(crate) unrestorable: Unrestorable,
+    pub(crate) surroundings: Arc<dyn Surroundings>,
+    #[cfg(feature = "planted-faults")]
+    pub(crate) planted: Option<crate::planted::Planted>,
     /// Rows as they change, for list streams. A slow list reader skips rows; it has no replay.
     pub(crate) rows: broadcast::Sender<RowChange>,
-}
-
-/// UUIDv7 ids.
-pub(crate) struct TimeOrdered;
-
-impl Ids for TimeOrdered {
-    fn mint(&mut self) -> Option<Uuid> {
-        Some(Uuid::now_v7())
-    }
 }

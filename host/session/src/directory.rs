@@ -57,11 +57,11 @@ impl Directory {
         self.live.len()
     }
 
-    /// All live sessions.
+    /// All live sessions by id: whatever is done to all of them is done in one order.
     pub(crate) fn all(&self) -> Vec<Arc<Handle>> {
-        self.live
-            .iter()
-            .map(|entry| entry.value().clone())
-            .collect()
+        let live = self.live.iter();
+        let mut live: Vec<_> = live.map(|e| (*e.key(), e.value().clone())).collect();
+        live.sort_unstable_by_key(|(id, _)| *id);
+        live.into_iter().map(|(_, handle)| handle).collect()
     }
 }

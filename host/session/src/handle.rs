@@ -15,7 +15,7 @@ use harness_core::refusal::Refused;
 use harness_core::view::{SessionView, Status};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 /// State of an actor as others see it.
@@ -27,6 +27,42 @@ pub(crate) enum Readiness {
     Ready,
     /// It could not be loaded.
     Failed(Box<Refused>),
+}
+
+/// What an actor says of its state, and those who wait for it. They go on in the order in which
+/// they came; a `watch` would wake them in a random one.
+pub(crate) struct ReadinessCell {
+    // A std mutex: held for a copy.
+    now: Mutex<Readiness>,
+    changed: Notify,
+}
+
+impl Default for ReadinessCell {
+    fn default() -> Self {
+        Self {
+            now: Mutex::new(Readiness::Loading),
+            changed: Notify::new(),
+        }
+    }
+}
+
+impl ReadinessCell {
+    pub(crate) fn now(&self) -> Readiness {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        now.clone()
+    }
+
+    pub(crate) fn set(&self, next: Readiness) {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        self.changed.notify_waiters();
+    }
+
+    /// The actor is gone; one that never became ready failed.
+    pub(crate) fn end(&self) {
+        if self.now() == Readiness::Loading {
+            self.set(Readiness::Failed(Box::new(Refused::Internal)));
+        }
+    }
 }
 
 /// Counts the requests that use a session's instance outside its actor: discovery, preparation.
@@ -94,7 +130,7 @@ pub(crate) struct Handle {
     pub(crate) priority: mpsc::Sender<Msg>,
     /// Set before the session is ready.
     pub(crate) published: Arc<OnceLock<Arc<ArcSwap<Published>>>>,
-    pub(crate) readiness: watch::Receiver<Readiness>,
+    pub(crate) readiness: Arc<ReadinessCell>,
     pub(crate) uses: Arc<Uses>,
     /// Reads of its command state.
     pub(crate) reads: Rounds<Result<Arc<CommandStateRead>, Refused>>,
@@ -219,15 +255,15 @@ impl Published {
 impl Handle {
     /// Waits until the journal is read.
     pub(crate) async fn ready(&self) -> Result<(), Refused> {
-        let mut readiness = self.readiness.clone();
         loop {
-            match readiness.borrow_and_update().clone() {
+            // Listened to before the look, so that no change comes in between.
+            let mut changed = std::pin::pin!(self.readiness.changed.notified());
+            changed.as_mut().enable();
+            match self.readiness.now() {
                 Readiness::Ready => return Ok(()),
                 Readiness::Failed(refused) => return Err(*refused),
-                Readiness::Loading => {}
+                Readiness::Loading => changed.await,
             }
-            // The actor panicked before it was ready.
-            readiness.changed().await.map_err(|_| Refused::Internal)?;
         }
     }
 
@@ -267,8 +303,8 @@ impl Handle {
 
     /// Why the actor answers nobody any more.
     pub(crate) fn gone(&self) -> Refused {
-        match &*self.readiness.borrow() {
-            Readiness::Failed(refused) => (**refused).clone(),
+        match self.readiness.now() {
+            Readiness::Failed(refused) => *refused,
             Readiness::Loading | Readiness::Ready => Refused::Internal,
         }
     }

@@ -10,6 +10,7 @@ use crate::gate_host::GateHost;
 use crate::handle::Handle;
 use crate::observer::{NoObserver, SessionObserver};
 use crate::slots::Slots;
+use crate::surroundings::{Machine, Surroundings};
 use crate::unrestorable::Unrestorable;
 use crate::workplaces::Workplaces;
 use crate::workspaces;
@@ -47,6 +48,11 @@ pub struct Parts {
     pub observer: Arc<dyn SessionObserver>,
     /// Decides over sessions whose configuration drifted.
     pub drift: Arc<dyn DriftDecider>,
+    /// Time and ids.
+    pub surroundings: Arc<dyn Surroundings>,
+    /// A defect to switch on.
+    #[cfg(feature = "planted-faults")]
+    pub planted: Option<crate::planted::Planted>,
 }
 
 /// What a host is busy with, for metrics.
@@ -77,7 +83,8 @@ pub(crate) struct Inner {
 }
 
 impl Parts {
-    /// Parts without hooks and snapshots, which reject sessions that drifted.
+    /// Parts without hooks and snapshots, which reject sessions that drifted, in the surroundings of
+    /// the machine.
     #[must_use]
     pub fn new(
         journal: Arc<dyn Journal>,
@@ -93,6 +100,9 @@ impl Parts {
             snapshots: None,
             observer: Arc::new(NoObserver),
             drift: default_decider(),
+            surroundings: Arc::new(Machine),
+            #[cfg(feature = "planted-faults")]
+            planted: None,
         }
     }
 }
@@ -116,6 +126,9 @@ impl Host {
             observer: parts.observer,
             drift: parts.drift,
             unrestorable: Unrestorable::default(),
+            surroundings: parts.surroundings,
+            #[cfg(feature = "planted-faults")]
+            planted: parts.planted,
             rows,
         });
         Self {

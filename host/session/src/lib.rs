@@ -24,6 +24,8 @@ mod link;
 mod loops;
 mod observer;
 mod operations;
+#[cfg(feature = "planted-faults")]
+mod planted;
 mod reading;
 mod recovery;
 mod requests;
@@ -32,6 +34,7 @@ mod signals;
 mod slots;
 mod snapshots;
 mod subscription;
+mod surroundings;
 mod unrestorable;
 mod workplaces;
 mod workspaces;
@@ -43,5 +46,8 @@ pub use gate_host::{GateHost, HostGate};
 pub use host::{Host, HostLoad, Parts};
 pub use keys::KeyState;
 pub use observer::{NoObserver, SessionObserver};
+#[cfg(feature = "planted-faults")]
+pub use planted::Planted;
 pub use requests::*;
 pub use subscription::{Follow, Item, JournalPage, Start, Subscription};
+pub use surroundings::{Machine, Surroundings};

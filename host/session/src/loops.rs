@@ -1,17 +1,18 @@
 //! Loops of a session as clients handle them, and compaction (S20, S21, S34, S35, S112).
 
-use crate::acting::{command_id, feed, origin};
+use crate::acting::feed;
 use crate::actor::Msg;
 use crate::host::Host;
 use crate::operations::ready_harness;
 use crate::requests::{Caller, LoopRequest, LoopRuntime, LoopWithModes};
 use harness_core::ids::{CommandId, LoopId, SessionId};
-use harness_core::provider::ModelSpec;
+use harness_core::provider::{LoopMode, ModelSpec};
 use harness_core::refusal::Refused;
 use harness_core::session::{Answer, Input, check_model};
 
 impl Host {
-    /// The loops of a session, in order of creation, with the modes that their harnesses declare.
+    /// The loops of a session, in order of creation, with the base mode and those that their
+    /// harnesses declare.
     ///
     /// # Errors
     /// Unknown session.
@@ -21,7 +22,8 @@ impl Host {
         let harnesses = &self.deps().harnesses;
         let with_modes = |view: harness_core::view::LoopView| {
             let info = harnesses.get(&view.agent).and_then(|h| h.info());
-            let modes = info.map(|i| i.loop_modes.clone()).unwrap_or_default();
+            let declared = info.map(|i| i.loop_modes.clone()).unwrap_or_default();
+            let modes = std::iter::once(base_mode()).chain(declared).collect();
             LoopWithModes { view, modes }
         };
         Ok(snapshot.loops.into_iter().map(with_modes).collect())
@@ -47,7 +49,7 @@ impl Host {
                 .map_err(Refused::InvalidModel)?;
         }
         // The id of a keyed request is derived: repeated, it is the same loop (S120).
-        let loop_id = LoopId(command_id(&caller).0);
+        let loop_id = LoopId(self.command_id(&caller).0);
         let input = Input::CreateLoop {
             loop_id,
             harness_id: request.agent,
@@ -148,9 +150,17 @@ impl Host {
     ) -> Result<CommandId, Refused> {
         self.admit()?;
         let handle = self.live(id).await?;
-        let origin = origin(&caller);
+        let origin = self.origin(&caller);
         let command_id = origin.command_id;
         feed(&handle, &caller, Input::Compact { origin, loop_id }).await?;
         Ok(command_id)
+    }
+}
+
+/// The mode of a loop that none was set for.
+fn base_mode() -> LoopMode {
+    LoopMode {
+        name: String::new(),
+        label: "Base".into(),
     }
 }

@@ -234,6 +234,7 @@ async fn reserve(
         .map_err(|_| handle.gone())?;
     let mut reserved = reserved;
     tokio::select! {
+        biased;
         answer = &mut reserved => return answer.map_err(|_| handle.gone()),
         _ = attempt.gone.aborted() => {}
     }

@@ -206,7 +206,10 @@ impl Host {
         let (_, info) = ready_harness(self.deps(), &published.active.harness)?;
         check_workspace(self.deps(), &published, &info, std::time::Duration::ZERO).await?;
         if !info.features.commands {
-            return Ok(no_commands(published.active.harness.clone()));
+            return Ok(no_commands(
+                published.active.harness.clone(),
+                self.deps().surroundings.now(),
+            ));
         }
         let instance = handle.instance().await?;
         let published = handle.published()?;
@@ -219,24 +222,26 @@ impl Host {
             published.active.harness.clone(),
             state,
             info.features.state_push,
+            self.deps().surroundings.now(),
         ))
     }
 }
 
 /// R8: a provider without discovery.
-pub(crate) fn no_commands(harness_id: HarnessId) -> CommandStateView {
-    view_of(harness_id, None, false)
+pub(crate) fn no_commands(harness_id: HarnessId, as_of: Timestamp) -> CommandStateView {
+    view_of(harness_id, None, false, as_of)
 }
 
 pub(crate) fn view_of(
     harness_id: HarnessId,
     state: Option<CommandState>,
     push: bool,
+    as_of: Timestamp,
 ) -> CommandStateView {
     let state = state.unwrap_or_default();
     CommandStateView {
         revision: state.revision(&harness_id),
-        as_of: Timestamp::now(),
+        as_of,
         push,
         state,
         harness_id,

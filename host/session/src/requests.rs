@@ -81,7 +81,7 @@ pub struct LoopRuntime {
 pub struct LoopWithModes {
     /// The loop.
     pub view: LoopView,
-    /// Its mode catalogue; the base mode, the empty name, is always there (S36).
+    /// Its mode catalogue, the base mode, whose name is empty, first (S36).
     pub modes: Vec<LoopMode>,
 }
 

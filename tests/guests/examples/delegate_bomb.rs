@@ -58,13 +58,18 @@ async fn each(of: &Delegates) -> Result<String, DelegationError> {
 async fn perform(text: &str, of: &Delegates) -> String {
     let done = match text {
         "/go each" => each(of).await,
-        "/go other" => of.start(start(Some("some/other"))).await.map(|_| "started".to_owned()),
-        "/go wait" => async {
-            let child = of.start(start(None)).await?;
-            let result = of.await_result(child.request_id, u32::MAX).await?;
-            Ok(format!("{result:?}"))
+        "/go other" => of
+            .start(start(Some("some/other")))
+            .await
+            .map(|_| "started".to_owned()),
+        "/go wait" => {
+            async {
+                let child = of.start(start(None)).await?;
+                let result = of.await_result(child.request_id, u32::MAX).await?;
+                Ok(format!("{result:?}"))
+            }
+            .await
         }
-        .await,
         _ => Ok(flood(of).await),
     };
     done.unwrap_or_else(|error| format!("{error:?}"))

@@ -14,4 +14,5 @@ mod frames;
 mod golden;
 mod json;
 mod refused;
+mod rules;
 mod samples;

@@ -36,6 +36,7 @@ mod property;
 mod queue;
 mod refusals;
 mod restore;
+mod rules;
 mod scenes;
 mod settings;
 mod shutdown;

@@ -25,6 +25,8 @@ impl Actor {
     ) -> Result<(), Refused> {
         let birth = self.birth.as_ref().map(|b| b.records.clone());
         let first = self.session.state.last_seq + 1;
+        #[cfg(feature = "planted-faults")]
+        self.show_early(&records, first);
         let outcome = match self.session.preview(&records, first) {
             Ok(next) => self
                 .store(birth.as_deref().unwrap_or(&[]), &records, &next, keyed)
@@ -40,6 +42,8 @@ impl Actor {
                 self.birth = None;
                 self.session.commit(&records, next, live);
                 self.show(&records, &encoded, first);
+                #[cfg(feature = "planted-faults")]
+                self.hand_back_again(&records).await;
                 Ok(())
             }
             Err(Failed::LeaseLost(holder)) => Err(self.taken_over(holder)),
@@ -135,7 +139,7 @@ impl Actor {
     }
 
     /// Hands committed events to subscribers.
-    fn show(&mut self, records: &[Record], encoded: &[Bytes], first: Seq) {
+    pub(crate) fn show(&mut self, records: &[Record], encoded: &[Bytes], first: Seq) {
         if self.fanout.is_empty() {
             return;
         }
@@ -154,9 +158,10 @@ impl Actor {
         }
     }
 
-    /// Shows an ephemeral event.
+    /// Shows an ephemeral event. After `SessionStopped` nothing is shown (S94): a notification that
+    /// was due then is none any more.
     pub(super) fn publish_ephemeral(&mut self, event: &Event) {
-        if self.fanout.is_empty() {
+        if self.fanout.is_empty() || self.session.state.stopped {
             return;
         }
         if let Ok(data) = harness_core::codec::encode_ephemeral(event) {

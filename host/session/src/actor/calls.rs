@@ -233,6 +233,8 @@ impl Actor {
             instance,
             gone: caller,
             reply,
+            #[cfg(feature = "planted-faults")]
+            reserve,
             ..
         } = *call;
         self.results.insert(command_id, reply);
@@ -265,8 +267,13 @@ impl Actor {
         }
         let channel: Arc<dyn Channel> = run.channel.clone();
         let mailbox = self.mailbox.clone();
+        #[cfg(feature = "planted-faults")]
+        let planted = (self.deps.planted, reserve.operation, channel.clone());
         tokio::spawn(async move {
-            let returned = Returned::Invoked(instance.invoke(prepared, command_id, channel).await);
+            let invoked = instance.invoke(prepared, command_id, channel).await;
+            #[cfg(feature = "planted-faults")]
+            let invoked = crate::planted::resend(invoked, instance, command_id, planted).await;
+            let returned = Returned::Invoked(invoked);
             let _ = mailbox
                 .send(Msg::Returned {
                     invocation,

@@ -9,7 +9,7 @@ use harness_core::refusal::Refused;
 use harness_core::session::{
     Answer, DelegateAct, DelegateAnswer, DelegateCall, Input, InvocationId, LinkId,
 };
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 
 /// A result, or why there is none.
@@ -20,7 +20,7 @@ pub(crate) type Ended = oneshot::Receiver<Result<bool, Refused>>;
 /// Who waits for results.
 #[derive(Default)]
 pub(super) struct Waits {
-    pub(super) by_id: HashMap<LinkId, oneshot::Sender<ResultOf>>,
+    pub(super) by_id: BTreeMap<LinkId, oneshot::Sender<ResultOf>>,
     last: LinkId,
 }
 

@@ -47,6 +47,10 @@ impl InstanceSlot {
         self.current.is_some() || !self.waiters.is_empty()
     }
 
+    pub(super) fn is_opening(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
     pub(super) fn live(&self) -> Option<Arc<dyn Instance>> {
         self.current.clone().filter(|i| i.is_live())
     }

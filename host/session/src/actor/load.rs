@@ -14,7 +14,7 @@ use harness_core::provider::Workspace;
 use harness_core::refusal::Refused;
 use harness_core::session::{Record, Session};
 use harness_journal::{Epoch, JournalError, Record as StoredRecord, RecordKind, WorkspaceTarget};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::mpsc;
 
@@ -111,17 +111,17 @@ pub(super) async fn assemble(
         seats: BTreeMap::new(),
         published: Arc::new(ArcSwap::from_pointee(published)),
         fanout: Fanout::default(),
-        runs: HashMap::new(),
-        prepared: HashMap::new(),
-        results: HashMap::new(),
+        runs: BTreeMap::new(),
+        prepared: BTreeMap::new(),
+        results: BTreeMap::new(),
         waiting: Vec::new(),
         outside: Vec::new(),
-        gates: HashMap::new(),
-        host_gates: HashMap::new(),
-        announcements: HashMap::new(),
+        gates: BTreeMap::new(),
+        host_gates: BTreeMap::new(),
+        announcements: BTreeMap::new(),
         last_announcement: 0,
         waits: Default::default(),
-        stops: HashMap::new(),
+        stops: BTreeMap::new(),
         closes: Vec::new(),
         shutting: Default::default(),
         uses: lanes.uses,

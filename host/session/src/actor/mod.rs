@@ -26,14 +26,15 @@ pub(crate) use host_gates::Opened;
 pub(crate) use load::{Birth, Origin as Source};
 pub(crate) use message::*;
 
-use crate::deps::{Deps, TimeOrdered};
+use crate::deps::Deps;
 use crate::drift::configuration;
 use crate::fanout::Fanout;
-use crate::handle::{Handle, Published, Readiness, Uses};
+use crate::handle::{Handle, Published, Readiness, ReadinessCell, Uses};
 use crate::requests::{Delivery, Keyed};
 use crate::rounds::Rounds;
 use crate::signals::Marks;
 use crate::slots::Slot;
+use crate::surroundings::Minting;
 use arc_swap::ArcSwap;
 use calls::Run;
 use delegates::Waits;
@@ -46,12 +47,11 @@ use harness_core::session::{
 };
 use harness_journal::{Epoch, IdempotencyScope};
 use host_gates::HostSlot;
-use jiff::Timestamp;
 use seat::{PendingStop, Seat};
 use shutdown::Shutting;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use workspace::{Asker, Place};
 
@@ -65,11 +65,13 @@ struct Forget {
     deps: Arc<Deps>,
     id: SessionId,
     handle: Weak<Handle>,
+    readiness: Arc<ReadinessCell>,
 }
 
 impl Drop for Forget {
     fn drop(&mut self) {
         self.deps.directory.forget(self.id, &self.handle);
+        self.readiness.end();
     }
 }
 
@@ -91,23 +93,23 @@ pub(crate) struct Actor {
     seats: BTreeMap<LoopId, Seat>,
     published: Arc<ArcSwap<Published>>,
     fanout: Fanout,
-    runs: HashMap<InvocationId, Run>,
+    runs: BTreeMap<InvocationId, Run>,
     /// Operations between their reserve and the call of `invoke`.
-    prepared: HashMap<CommandId, Box<ReserveCall>>,
+    prepared: BTreeMap<CommandId, Box<ReserveCall>>,
     /// Who gets an operation's result.
-    results: HashMap<CommandId, oneshot::Sender<Reserved>>,
+    results: BTreeMap<CommandId, oneshot::Sender<Reserved>>,
     /// Controls that wait for a starting prompt (R65).
     waiting: Vec<(Box<ReserveCall>, Instant)>,
     /// Operations that wait until others leave the workspace (S99).
     outside: Vec<(Box<ReserveCall>, Instant)>,
-    gates: HashMap<GateId, oneshot::Sender<GateValue>>,
     /// Open gates of the host.
-    host_gates: HashMap<GateId, HostSlot>,
-    announcements: HashMap<LinkId, oneshot::Sender<Result<(), ChannelError>>>,
+    host_gates: BTreeMap<GateId, HostSlot>,
+    gates: BTreeMap<GateId, oneshot::Sender<GateValue>>,
+    announcements: BTreeMap<LinkId, oneshot::Sender<Result<(), ChannelError>>>,
     last_announcement: LinkId,
     /// Calls that wait for a delegate's result.
     waits: Waits,
-    stops: HashMap<CommandId, PendingStop>,
+    stops: BTreeMap<CommandId, PendingStop>,
     closes: Vec<oneshot::Sender<()>>,
     shutting: Shutting,
     uses: Arc<Uses>,
@@ -135,7 +137,8 @@ impl Actor {
     pub(crate) fn spawn(deps: Arc<Deps>, source: Source) -> Arc<Handle> {
         let (ordinary_tx, ordinary) = mpsc::channel(MAILBOX);
         let (priority_tx, priority) = mpsc::channel(PRIORITY);
-        let (ready, readiness) = watch::channel(Readiness::Loading);
+        let readiness = Arc::<ReadinessCell>::default();
+        let ready = readiness.clone();
         let published = Arc::new(OnceLock::new());
         let uses = Arc::<Uses>::default();
         let id = source.id();
@@ -161,20 +164,21 @@ impl Actor {
                 deps: deps.clone(),
                 id,
                 handle: weak,
+                readiness: ready.clone(),
             };
             match load::load(deps, source, lanes).await {
                 Ok(mut actor) => {
                     actor.settle().await;
-                    ready.send_replace(Readiness::Ready);
+                    ready.set(Readiness::Ready);
                     actor.run().await;
                     if actor.deleted {
                         // Said before the mailbox closes: who waits there learns why.
                         let gone = Refused::SessionNotFound(id.to_string());
-                        ready.send_replace(Readiness::Failed(Box::new(gone)));
+                        ready.set(Readiness::Failed(Box::new(gone)));
                     }
                 }
                 Err(refused) => {
-                    ready.send_replace(Readiness::Failed(Box::new(refused)));
+                    ready.set(Readiness::Failed(Box::new(refused)));
                 }
             }
         });
@@ -183,23 +187,31 @@ impl Actor {
 
     async fn run(&mut self) {
         self.look_whether_quiet();
+        // Whether a message was taken since the last look at what is due.
+        let mut took = false;
         loop {
             let wake = self.next_wake();
-            // The priority lane is looked at before each ordinary message (S29); the rest is left
-            // to chance, so that no provider's signals keep clients waiting.
-            let message = if let Ok(urgent) = self.priority.try_recv() {
-                Some(urgent)
+            // The priority lane is looked at before each ordinary message (S29). Nothing starves
+            // behind a full mailbox: signals are taken in with every message, and what is due is
+            // looked at between two of them.
+            let due = std::mem::take(&mut took) && wake.is_some_and(|at| at <= Instant::now());
+            let message = if due {
+                if self.timers().await {
+                    return;
+                }
+                None
             } else {
                 tokio::select! {
+                    biased;
                     Some(message) = self.priority.recv() => Some(message),
-                    () = self.wake.notified() => {
-                        self.take_signals().await;
-                        None
-                    }
                     message = self.ordinary.recv() => match message {
                         Some(message) => Some(message),
                         None => return,
                     },
+                    () = self.wake.notified() => {
+                        self.take_signals().await;
+                        None
+                    }
                     () = sleep_until(wake) => {
                         if self.timers().await {
                             return;
@@ -209,6 +221,7 @@ impl Actor {
                 }
             };
             if let Some(message) = message {
+                took = true;
                 // Marks were set before the message that follows them was sent.
                 self.take_signals().await;
                 self.take(message).await;
@@ -469,9 +482,10 @@ impl Actor {
         let (state, live) = (&self.session.state, &self.session.live);
         let workspace = self.place.offer(&input, state, live, policy);
         let harnesses = self.deps.harnesses.clone();
-        let mut ids = TimeOrdered;
+        let surroundings = self.deps.surroundings.clone();
+        let mut ids = Minting(surroundings.as_ref());
         let mut cx = Cx {
-            now: Timestamp::now(),
+            now: surroundings.now(),
             ids: &mut ids,
             harness: &|id| harnesses.get(id)?.info(),
             configuration: &|id| harnesses.get(id)?.configuration(),
@@ -615,6 +629,46 @@ impl Actor {
         }
         for id in known.into_keys().filter(|id| !open.contains_key(id)) {
             self.feed(Input::ActivityEnded { loop_id, id }, None).await;
+        }
+    }
+}
+
+/// What a planted defect looks at and changes.
+#[cfg(feature = "planted-faults")]
+impl Actor {
+    pub(crate) fn planted(&self) -> Option<crate::planted::Planted> {
+        self.deps.planted
+    }
+
+    pub(crate) fn fresh_id(&self) -> uuid::Uuid {
+        self.deps.surroundings.id()
+    }
+
+    /// A record that no decision made.
+    pub(crate) async fn write_beside(&mut self, record: &harness_core::session::Record) {
+        let Ok(encoded) = record.encode() else { return };
+        let append = harness_journal::Append {
+            session: self.id,
+            epoch: self.epoch,
+            expected_next: None,
+            create: None,
+            records: vec![harness_journal::NewRecord {
+                kind: harness_journal::RecordKind::Command,
+                key: record.key(),
+                fingerprint: encoded.fingerprint,
+                bytes: encoded.bytes.into(),
+            }],
+            projection: None,
+            idempotency: Vec::new(),
+        };
+        if self.deps.journal.append(append).await.is_ok() {
+            self.session.state.last_seq += 1;
+        }
+    }
+
+    pub(crate) fn lose_held_inputs(&mut self) {
+        for l in self.session.state.loops.values_mut() {
+            l.inbox.retain(|w| !w.held);
         }
     }
 }

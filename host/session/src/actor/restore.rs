@@ -14,9 +14,7 @@ use harness_core::ids::{EventId, LoopId, SessionId, TurnId};
 use harness_core::refusal::Refused;
 use harness_core::session::{Input, Record, Session};
 use harness_journal::{Append, Epoch, JournalError, Lease, NewRecord, RecordKind};
-use jiff::Timestamp;
 use std::sync::Arc;
-use uuid::Uuid;
 
 /// Records read at a time.
 const PAGE: usize = 1000;
@@ -44,7 +42,7 @@ pub(super) async fn restore(
 
 /// Takes the lease; its fence is the first append of the opening (S66).
 async fn open(deps: &Deps, id: SessionId) -> Result<Lease, Refused> {
-    let now = Timestamp::now().as_millisecond();
+    let now = deps.surroundings.now().as_millisecond();
     match deps.journal.open(id, now).await {
         Ok(lease) => Ok(lease),
         Err(JournalError::NotFound { .. }) => Err(Refused::SessionNotFound(id.to_string())),
@@ -99,6 +97,8 @@ async fn take_up(
         })?;
         actor.own.clear();
     }
+    #[cfg(feature = "planted-faults")]
+    actor.lose_held();
     Ok(actor)
 }
 
@@ -131,11 +131,11 @@ async fn note(
         message: bounded(refused.to_string()),
     };
     let record = Record::Event(Event {
-        id: EventId(Uuid::now_v7()),
+        id: EventId(deps.surroundings.id()),
         session_id: id,
         loop_id: LoopId::ZERO,
         turn_id: TurnId::ZERO,
-        at: Timestamp::now(),
+        at: deps.surroundings.now(),
         cause: Default::default(),
         body: EventBody::RestoreErrored { error },
     });
@@ -181,10 +181,14 @@ fn bounded(mut text: String) -> String {
 
 /// Reads every record up to the fence.
 async fn replay(deps: &Deps, id: SessionId) -> Result<Session, Refused> {
+    let read = |from| {
+        let journal = deps.journal.clone();
+        async move { journal.read(id, from, PAGE).await }
+    };
     let mut session: Option<Session> = None;
-    let mut next = Some(1);
-    while let Some(from) = next {
-        let page = match deps.journal.read(id, from, PAGE).await {
+    let mut next = Some(tokio::spawn(read(1)));
+    while let Some(reading) = next {
+        let page = match reading.await.map_err(|e| unreadable(id, &e))? {
             Ok(page) => page,
             Err(error @ JournalError::Unavailable { .. }) => {
                 tracing::error!(session = %id, %error, "the session's journal could not be read");
@@ -192,10 +196,11 @@ async fn replay(deps: &Deps, id: SessionId) -> Result<Session, Refused> {
             }
             Err(error) => return Err(unreadable(id, &error)),
         };
+        // The next page is read while this one is folded.
+        next = page.next.map(|from| tokio::spawn(read(from)));
         for stored in page.records {
             fold_record(&mut session, &stored).map_err(|what| unreadable(id, &what))?;
         }
-        next = page.next;
     }
     session.ok_or_else(|| unreadable(id, &"the journal holds no session"))
 }

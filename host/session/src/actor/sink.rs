@@ -10,7 +10,6 @@ use harness_core::provider::{ChannelError, WriterId};
 use harness_core::session::{Input, InvocationId, Kind};
 use jiff::Timestamp;
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 impl Actor {
     pub(super) async fn write(
@@ -51,8 +50,8 @@ impl Actor {
             return Err(ChannelError::Failed("the session is faulted".into()));
         }
         let run = self.runs.get_mut(&invocation).ok_or(ChannelError::Closed)?;
-        let now = Timestamp::now();
-        let id = MessageId(Uuid::now_v7());
+        let now = self.deps.surroundings.now();
+        let id = MessageId(self.deps.surroundings.id());
         let (reply, deltas) = match op {
             SinkOp::Append(message) => (SinkReply::Done, run.sink.append(message, id, now)?),
             SinkOp::Open(role) => {
@@ -82,7 +81,8 @@ impl Actor {
             return;
         };
         if let Some(shown) = run.sink.finish(writer) {
-            self.show_deltas(invocation, vec![shown], Timestamp::now());
+            let now = self.deps.surroundings.now();
+            self.show_deltas(invocation, vec![shown], now);
             self.commit_step(invocation).await;
         }
     }

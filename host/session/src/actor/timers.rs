@@ -6,7 +6,6 @@ use harness_core::event::{Event, EventBody};
 use harness_core::ids::{EventId, LoopId, TurnId};
 use harness_core::refusal::Refused;
 use harness_core::session::Fault;
-use jiff::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -98,12 +97,14 @@ impl Actor {
         let Some(since) = seat.quiet_since.filter(|_| seat.instance.is_some()) else {
             return;
         };
+        let opening = seat.instance.is_opening();
         if now < since + idle {
             return;
         }
-        // Discovery and preparation run outside the actor and count as well (N5).
+        // Discovery and preparation run outside the actor and count as well (N5). One that is being
+        // opened is not idle, though who wanted it may have gone.
         let used = self.uses.last().max(since);
-        let in_use = self.uses.in_flight() > 0;
+        let in_use = self.uses.in_flight() > 0 || opening;
         if in_use || now < used + idle {
             self.seat(loop_id).quiet_since = Some(if in_use { now } else { used });
             return;
@@ -155,7 +156,7 @@ impl Actor {
             session_id: self.id,
             loop_id: LoopId::ZERO,
             turn_id: TurnId::ZERO,
-            at: Timestamp::now(),
+            at: self.deps.surroundings.now(),
             cause: Default::default(),
             body: EventBody::CommandStateChanged {
                 harness_id: of.harness.clone(),

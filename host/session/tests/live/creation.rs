@@ -256,6 +256,29 @@ async fn r50_r49_i4_i5_a_rejected_first_operation_and_its_retry() {
     assert_eq!(world.listed().await, [seat.id], "no second row");
 }
 
+/// The answer, its result and the journal name one command, without a key too.
+#[tokio::test]
+async fn r50_a_rejected_first_operation_has_one_id() {
+    let world = World::new().await;
+    world.probe.hold(&world.probe.hold_preparation);
+    let created = rejected_first(&world, "/c go", "command_disabled", async |w| {
+        let no = Refusal::NotAllowed("no".into());
+        w.probe.preparations.next().await.refuses(no);
+    })
+    .await;
+    let events = world.seat(created.session.id).events().await;
+    let outcome = events
+        .iter()
+        .find(|e| e["type"] == "NativeOperationResolved");
+    let recorded = outcome.unwrap()["cause"]["command_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(created.command_id.to_string(), recorded);
+    let result = created.operation_result.unwrap();
+    assert_eq!(result.command_id, created.command_id);
+}
+
 #[tokio::test]
 async fn r50_a_first_operation_refused_in_preparation() {
     let table = [

@@ -167,7 +167,11 @@ async fn s20_s26_mode_and_model_hold_from_the_next_turn_on() {
     seat.until(Status::Completed).await;
     let loops = seat.host.loops(seat.id).await.unwrap();
     assert_eq!(loops[0].view.mode, "review", "S36");
-    assert_eq!(loops[0].modes.len(), 1);
+    assert_eq!(
+        loops[0].modes.len(),
+        2,
+        "the base mode and the declared one"
+    );
 }
 
 #[tokio::test]

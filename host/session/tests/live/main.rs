@@ -36,4 +36,5 @@ mod race_stop;
 mod scenes;
 mod shutdown;
 mod subscriptions;
+mod surface;
 mod workspace;

@@ -336,3 +336,42 @@ async fn s94_shutdown_stops_what_runs_and_admits_nothing() {
     let queue = world.seat(id).queue().await;
     assert_eq!((queue[0].command_id, queue[0].held), (waiting, true));
 }
+
+/// Processor time of this thread.
+fn spent() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let nanoseconds = stat.split(' ').next().unwrap().parse().unwrap();
+    Duration::from_nanos(nanoseconds)
+}
+
+/// Who wanted the instance has gone, and it takes longer to open than an instance may be idle: the
+/// actor waits for it, and does not look again and again.
+#[tokio::test]
+async fn n5_an_instance_that_is_being_opened_is_not_idle() {
+    let world = World::with(|config| config.instance_idle = Duration::from_millis(10)).await;
+    let seat = world.idle().await;
+    let probe = world.probe.clone();
+    until("an instance that is dropped", || {
+        !probe.instance().is_live()
+    })
+    .await;
+    probe.hold(&probe.hold_opening);
+    let (host, id) = (seat.host.clone(), seat.id);
+    let reading = tokio::spawn(async move { host.command_state(id).await.map(drop) });
+    let opening = probe.openings.next().await;
+    reading.abort();
+    assert!(reading.await.is_err());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let before = spent();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let busy = spent() - before;
+    assert!(
+        busy < Duration::from_millis(200),
+        "busy for {busy:?} of 400 ms"
+    );
+    opening.answer(Ok(()));
+    until("an instance that is dropped", || {
+        !probe.instance().is_live()
+    })
+    .await;
+}

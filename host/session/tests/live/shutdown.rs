@@ -6,7 +6,7 @@ use harness_core::provider::Refusal;
 use harness_core::refusal::Refused;
 use harness_core::view::Status;
 use harness_journal::fault::Fault;
-use harness_session::{Caller, ShutDown};
+use harness_session::{Caller, Item, ShutDown, Start};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -109,4 +109,28 @@ async fn s94_a_faulted_session_is_torn_down_and_says_so() {
         !instance.disposals.lock().unwrap().is_empty()
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s94_a_notification_that_was_due_is_not_shown_after_the_stop() {
+    let world = World::still(|_| {}).await;
+    let seat = world.idle().await;
+    forward(Duration::from_secs(1)).await;
+    let mut subscription = seat.host.subscribe(seat.id, Start::Now).await.unwrap();
+    subscription.next().await.unwrap();
+    let instance = world.probe.instance();
+    // The first is shown at once, the second is held back by its rate (G7).
+    for _ in 0..2 {
+        instance.host.state_changed();
+        forward(Duration::from_millis(20)).await;
+    }
+    joined(seat.shuts_down()).await.unwrap();
+    forward(Duration::from_secs(1)).await;
+    let mut seen = Vec::new();
+    while let std::task::Poll::Ready(Some(Item::Frame(frame))) =
+        futures::poll!(Box::pin(subscription.next()))
+    {
+        seen.push(frame.name);
+    }
+    assert_eq!(seen, ["command_state_changed", "SessionStopped"]);
 }
