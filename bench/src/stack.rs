@@ -5,7 +5,8 @@ use crate::client::Client;
 use anyhow::{Context, Result, bail};
 use harness_api::{ApiParts, ApiState, Policy};
 use harness_engine::{
-    ComponentSource, Engine, EngineConfig, Grants, HostKey, ProviderSpec, Registry, StateGrant,
+    ComponentSource, DelegationGrant, Engine, EngineConfig, Grants, HostKey, ProviderSpec,
+    Registry, StateGrant,
 };
 use harness_journal::{SqliteOptions, SqliteStore};
 use harness_session::{Host, HostConfig, Parts};
@@ -25,12 +26,13 @@ pub(crate) struct Stack {
     pub(crate) dir: tempfile::TempDir,
 }
 
-/// The planner with the grant it asks for.
+/// The planner with the grants it asks for.
 pub(crate) fn planner() -> ProviderSpec {
     let path = harness_test_guests::PROVIDER_PLANNER.into();
     let mut spec = ProviderSpec::new(ComponentSource::File(path));
     spec.grants = Grants {
         state: Some(StateGrant::default()),
+        delegation: Some(DelegationGrant::default()),
         ..Grants::default()
     };
     spec

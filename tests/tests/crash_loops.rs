@@ -51,7 +51,7 @@ fn config() -> String {
     let provider = |id: &str| {
         format!(
             "[[provider]]\nid = \"{id}\"\ncomponent = \"embedded\"\n[provider.config]\n\
-             delta_ms = 5\ngoal_gap_ms = 20\ngoal_step_ms = 40\n[provider.grants.state]\n"
+             delta_ms = 5\ngoal_gap_ms = 20\ngoal_step_ms = 40\n[provider.grants.state]\n[provider.grants.delegation]\n"
         )
     };
     format!(

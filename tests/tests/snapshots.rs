@@ -26,7 +26,7 @@ fn setup(checkpoint: &str) -> (Setup, PathBuf) {
     let file = setup.path("harness.toml");
     let config = format!(
         "[workspace]\nroot = {root:?}\ncheckpoint = \"{checkpoint}\"\n[[provider]]\n\
-         component = \"embedded\"\n[provider.config]\ndelta_ms = 0\n[provider.grants.state]\n"
+         component = \"embedded\"\n[provider.config]\ndelta_ms = 0\n[provider.grants.state]\n[provider.grants.delegation]\n"
     );
     fs::write(&file, config).unwrap();
     setup.args = vec!["--config".to_owned(), file.display().to_string()];
