@@ -5,7 +5,6 @@
 //! its command and the journal's length then. Whether its event follows there decides which way it
 //! goes; the workspace is nobody's before that.
 
-use crate::acting::{command_id, origin};
 use crate::actor::Msg;
 use crate::deps::Deps;
 use crate::host::Host;
@@ -32,7 +31,9 @@ impl Host {
     /// # Errors
     /// A session that is not idle, or not alone in its workspace; none that is local; it failed.
     pub async fn checkpoint(&self, id: SessionId, caller: Caller) -> Result<WorkspaceRef, Refused> {
-        self.work_on_workspace(id, &caller, Input::Checkpoint(origin(&caller)))
+        let origin = self.origin(&caller);
+        let command_id = origin.command_id;
+        self.work_on_workspace(id, &caller, command_id, Input::Checkpoint(origin))
             .await
     }
 
@@ -46,21 +47,22 @@ impl Host {
         caller: Caller,
         reference: WorkspaceRef,
     ) -> Result<WorkspaceRef, Refused> {
-        let origin = origin(&caller);
-        self.work_on_workspace(id, &caller, Input::Rewind { origin, reference })
-            .await
+        let origin = self.origin(&caller);
+        let command_id = origin.command_id;
+        let input = Input::Rewind { origin, reference };
+        self.work_on_workspace(id, &caller, command_id, input).await
     }
 
     async fn work_on_workspace(
         &self,
         id: SessionId,
         caller: &Caller,
+        command_id: CommandId,
         input: Input,
     ) -> Result<WorkspaceRef, Refused> {
         self.admit()?;
         let handle = self.live(id).await?;
         let keyed = caller.key.map(|key| (IdempotencyScope::Session, key));
-        let command_id = command_id_of(&input, caller);
         handle
             .call(|reply| Msg::OnWorkspace {
                 input,
@@ -152,13 +154,6 @@ impl Host {
                 None => return Ok(()),
             }
         }
-    }
-}
-
-fn command_id_of(input: &Input, caller: &Caller) -> CommandId {
-    match input {
-        Input::Checkpoint(origin) | Input::Rewind { origin, .. } => origin.command_id,
-        _ => command_id(caller),
     }
 }
 

@@ -219,7 +219,7 @@ fn s98_a_stopped_session_owes_its_checkpoint_when_it_is_taken_up_again() {
     let runner = sim.runner();
     sim.done(runner, stopped());
     assert_eq!((sim.status(), begun(&sim)), (Status::Stopped, 0));
-    sim.feed(Input::Reopen);
+    sim.feed(Input::Reopen(None));
     assert_eq!(begun(&sim), 1);
 }
 
