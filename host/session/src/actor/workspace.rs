@@ -17,7 +17,7 @@ use harness_core::workspace::{
     Allowance, CheckpointPolicy, OpenRewind, Snapshot, SnapshotError, SnapshotStore, WorkspaceRef,
 };
 use harness_journal::IdempotencyScope;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(super) struct Place {
     /// Counts jobs, so that what an abandoned one still gives is told apart.
     job: u64,
     cancelled: Arc<AtomicBool>,
-    askers: HashMap<CommandId, Asker>,
+    askers: BTreeMap<CommandId, Asker>,
     /// A rewind whose event is being appended.
     rewind: Option<Box<dyn OpenRewind>>,
 }
