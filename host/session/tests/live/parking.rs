@@ -3,6 +3,7 @@
 use crate::scenes::idle;
 use crate::support::{Hooks, World, breathe, code, forward, joined, until};
 use harness_core::abort::AbortReason;
+use harness_core::provider::Instance;
 use harness_core::view::Status;
 use harness_journal::RecordKind;
 use harness_session::{Hook, Host, Parts, SessionObserver, Start};
