@@ -148,6 +148,7 @@ pub(crate) async fn create(
                 session: made.session,
                 command_id: made.command_id,
                 result: made.operation_result,
+                reference: None,
             })
         },
     )
