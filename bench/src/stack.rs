@@ -5,12 +5,13 @@ use crate::client::Client;
 use anyhow::{Context, Result, bail};
 use harness_api::{ApiParts, ApiState, Policy};
 use harness_engine::{
-    ComponentSource, DelegationGrant, Engine, EngineConfig, Grants, HostKey, ProviderSpec,
-    Registry, StateGrant,
+    ComponentSource, DelegationGrant, Engine, EngineConfig, Grants, HostKey, ProcessCwd,
+    ProcessGrant, ProviderSpec, Registry, StateGrant,
 };
 use harness_journal::{SqliteOptions, SqliteStore};
 use harness_session::{Host, HostConfig, Parts};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +31,16 @@ pub(crate) struct Stack {
 pub(crate) fn planner() -> ProviderSpec {
     let path = harness_test_guests::PROVIDER_PLANNER.into();
     let mut spec = ProviderSpec::new(ComponentSource::File(path));
+    let sleep = ProcessGrant {
+        command: vec!["sleep".into(), "1".into()],
+        env: BTreeMap::new(),
+        cwd: ProcessCwd::Workspace,
+        background: true,
+    };
     spec.grants = Grants {
         state: Some(StateGrant::default()),
         delegation: Some(DelegationGrant::default()),
+        process: BTreeMap::from([("sleep".into(), sleep)]),
         ..Grants::default()
     };
     spec

@@ -27,10 +27,11 @@
 //! # Grants
 //!
 //! Importing an interface is asking for its grant. A provider that never calls
-//! [`state`], [`delegation`], `process` or `http` does not import them: the linker drops what is
-//! not used, so nothing has to be declared.
+//! [`state`], [`background`], [`delegation`], `process` or `http` does not import them: the linker
+//! drops what is not used, so nothing has to be declared.
 
 pub mod abort;
+pub mod background;
 pub mod bindings;
 pub mod catalogue;
 pub mod channel;

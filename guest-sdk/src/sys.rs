@@ -5,12 +5,12 @@
 //! one it runs on, and nothing is dispatched at run time.
 
 #[cfg(target_family = "wasm")]
-pub(crate) use crate::bindings::harness::provider::{delegation, host, state};
+pub(crate) use crate::bindings::harness::provider::{background, delegation, host, state};
 
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use crate::testing::{
     delegation,
-    doubles::{host, state},
+    doubles::{background, host, state},
 };
 
 /// Runs `work` in the task that is being polled.

@@ -6,6 +6,7 @@
 //! what a command or action means, [`turn`] what a turn does, [`goal`] the
 //! autonomous steps; this file only connects them to the contract.
 
+pub mod background;
 pub mod delegate;
 pub mod goal;
 pub mod native;
@@ -16,6 +17,7 @@ pub mod store;
 pub mod turn;
 pub mod view;
 
+use harness_guest::background::Process;
 use harness_guest::prelude::*;
 use operation::{Control, Exclusive};
 use store::Store;
@@ -83,6 +85,9 @@ impl Provider for Planner {
 
     async fn start_prompt(&self, input: Input, channel: Channel) -> Result<Turn, Error> {
         turn::bind(&channel).await?;
+        if let Some(process) = Process::ended_in(&input) {
+            return Ok(Turn::Ended(process));
+        }
         let text = harness_guest::input_text(&input.parts);
         if delegate::is_result(&input, &channel).await? {
             return Ok(Turn::HandBack(text));

@@ -23,6 +23,8 @@ pub enum Prompt {
     Burst(u32),
     /// Let a delegate work.
     Delegate(Order),
+    /// A program that runs so many seconds in the background.
+    Background(u32),
     /// The turn fails.
     Fail,
     /// The component traps.
@@ -56,6 +58,10 @@ pub fn parse(text: &str) -> Prompt {
             Ok(seconds @ 1..=3_600) => Prompt::Slow(seconds),
             _ => Prompt::Unknown,
         },
+        ["background", seconds] => match seconds.parse() {
+            Ok(seconds @ 1..=3_600) => Prompt::Background(seconds),
+            _ => Prompt::Unknown,
+        },
         ["burst", deltas] => match deltas.parse() {
             Ok(deltas @ 1..=100_000) => Prompt::Burst(deltas),
             _ => Prompt::Unknown,
@@ -87,7 +93,8 @@ fn order(demo: &str) -> Option<Order> {
 pub const HELP: &str = "This demo knows demo:approval, demo:remember, demo:question, demo:secret, \
                         demo:steps <steps, 1 to 100>, demo:slow <seconds, 1 to 3600>, demo:burst \
                         <deltas, 1 to 100000>, demo:delegate <task>, demo:delegate-bg <task>, \
-                        demo:delegate-to <harness> <task>, demo:fail and demo:trap.";
+                        demo:delegate-to <harness> <task>, demo:background <seconds, 1 to 3600>, \
+                        demo:fail and demo:trap.";
 
 #[cfg(test)]
 mod tests {
@@ -129,6 +136,9 @@ mod tests {
             ("demo:slow 0", Prompt::Unknown),
             ("demo:slow 3601", Prompt::Unknown),
             ("demo:burst 100000", Prompt::Burst(100_000)),
+            ("demo:background 3600", Prompt::Background(3_600)),
+            ("demo:background 0", Prompt::Unknown),
+            ("demo:background", Prompt::Unknown),
             ("demo:burst -1", Prompt::Unknown),
             ("demo:delegate", Prompt::Unknown),
             ("demo:delegate-to a/b", Prompt::Unknown),

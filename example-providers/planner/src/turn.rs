@@ -3,12 +3,14 @@
 //! Nothing runs anywhere else, so an abort may drop a turn at any await: what it
 //! changes, it changes in one step at its end.
 
+use crate::background;
 use crate::delegate;
 use crate::goal::Step;
 use crate::prompt::{HELP, Prompt};
 use crate::settings::settings;
 use crate::store::Store;
 use futures::future::{Either, select};
+use harness_guest::background::Process;
 use harness_guest::prelude::*;
 use harness_guest::task::sleep;
 use std::pin::pin;
@@ -29,6 +31,8 @@ pub enum Turn {
     Approved(String),
     /// Of a goal, autonomous.
     Step(Step),
+    /// That tells of the end of a background process.
+    Ended(Process),
 }
 
 /// Binds the session to the native conversation that the demo pretends to have.
@@ -61,6 +65,7 @@ impl Turn {
             Self::Work(seconds) => count(seconds, "Working", channel).await?,
             Self::Plan(objective) => return plan(objective, store, channel).await,
             Self::Approved(plan) => carry_out(&plan, channel).await?,
+            Self::Ended(process) => background::tell(&process, channel).await?,
             Self::Step(step) => return run_step(step, store, channel).await,
         }
         remember_turn(store, channel).await?;
@@ -111,6 +116,7 @@ async fn run_prompt(prompt: Prompt, channel: &Channel) -> Result<(), Error> {
         Prompt::Slow(seconds) => count(seconds, "Slowly", channel).await,
         Prompt::Delegate(order) => delegate::order(order, channel).await,
         Prompt::Burst(deltas) => burst(deltas, channel).await,
+        Prompt::Background(seconds) => background::start(seconds, channel).await,
         Prompt::Fail => Err(Error::Native(
             "demo:fail: the turn fails, as asked".to_owned(),
         )),

@@ -1,9 +1,10 @@
 //! The demo against the in-memory host: every prompt, command and action.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // a failed test
 
+use harness_guest::background::ProcessStatus;
 use harness_guest::delegation::{DelegationError, ResultState};
 use harness_guest::prelude::*;
-use harness_guest::testing::{GateKind, Host};
+use harness_guest::testing::{GateKind, Host, ProgramRun};
 use planner::Planner;
 use std::time::Duration;
 
@@ -734,4 +735,74 @@ fn s90_a_stopped_demo_waits_no_longer() {
         ),
         "{ended:?}"
     );
+}
+
+// ---- background programs --------------------------------------------------------
+
+/// A host whose operator granted the program that sleeps.
+fn with_sleep() -> Host<Planner> {
+    let host = host();
+    host.grant_program(planner::background::PROGRAM, |stdin| {
+        let seconds = std::str::from_utf8(stdin).unwrap().trim().parse().unwrap();
+        ProgramRun {
+            after: SECOND * seconds,
+            output: format!("slept {seconds} s\n"),
+            exit_code: 0,
+        }
+    });
+    host
+}
+
+#[test]
+fn s97_the_end_of_a_background_program_is_a_turn_of_its_own() {
+    let host = with_sleep();
+    run(&host, "demo:background 30").unwrap();
+    assert!(last(&host).contains("runs in the background for 30 s"));
+    assert!(!host.turn_live());
+    host.advance(SECOND * 29);
+    assert_eq!(host.processes()[0].status, ProcessStatus::Running);
+    host.advance(SECOND * 2);
+    let said = last(&host);
+    assert!(said.contains("has exited (exit code 0)"), "{said}");
+    assert!(said.contains("slept 30 s"), "{said}");
+    let said = host.transcript().len();
+    host.advance(SECOND * 60);
+    assert_eq!(host.transcript().len(), said, "it is told once");
+}
+
+#[test]
+fn s97_the_end_folds_into_a_turn_that_runs() {
+    let host = with_sleep();
+    run(&host, "demo:background 2").unwrap();
+    let turn = host.prompt("demo:steps 5").unwrap();
+    host.finish(turn).unwrap();
+    let said = host.transcript();
+    let taken = said
+        .iter()
+        .filter(|text| text.contains("Taken up: “The background"));
+    assert_eq!(taken.count(), 1, "{said:?}");
+    assert_eq!(last(&host), "All 5 steps are made.");
+}
+
+#[test]
+fn s72_a_program_that_was_lost_with_its_host_is_told() {
+    let host = with_sleep();
+    run(&host, "demo:background 30").unwrap();
+    let host = host.crash();
+    host.advance(SECOND);
+    let said = last(&host);
+    assert!(said.contains("was lost with its host"), "{said}");
+    assert!(said.contains("What it wrote is gone."), "{said}");
+}
+
+#[test]
+fn a_program_that_is_not_granted_is_said_clearly() {
+    let host = host();
+    run(&host, "demo:background 3").unwrap();
+    let said = last(&host);
+    assert!(
+        said.contains("not granted") && said.contains("README"),
+        "{said}"
+    );
+    assert!(host.processes().is_empty());
 }

@@ -217,7 +217,7 @@ pub(crate) mod host {
                 if closed.get() {
                     return Poll::Ready(Ok(false));
                 }
-                if !world.inputs.is_empty() {
+                if !world.inputs.is_empty() || !world.programs.ends.is_empty() {
                     return Poll::Ready(Ok(true));
                 }
                 world.input_waiters.push(cx.waker().clone());
@@ -228,7 +228,11 @@ pub(crate) mod host {
 
         pub(crate) async fn take_input(&self) -> Result<Vec<Input>, ChannelError> {
             self.life.check()?;
-            Ok(std::mem::take(&mut current().borrow_mut().inputs))
+            let world = current();
+            let mut world = world.borrow_mut();
+            let mut inputs = std::mem::take(&mut world.inputs);
+            inputs.extend(std::mem::take(&mut world.programs.ends));
+            Ok(inputs)
         }
 
         pub(crate) fn close_input(&self) {
@@ -466,6 +470,90 @@ pub(crate) mod host {
 
     pub(crate) async fn sleep_ms(ms: u32) {
         crate::testing::sleep_ms(ms).await;
+    }
+}
+
+/// Double of the interface `background`.
+pub(crate) mod background {
+    pub use crate::bindings::harness::provider::background::{
+        Output, OutputChunk, OutputStream, ProcessInfo, ProcessStatus,
+    };
+    use crate::testing::programs::{NoStart, Started};
+    use crate::testing::world::current;
+    use crate::types::{IoError, Workspace};
+    use std::rc::Rc;
+
+    fn with<T>(handle: &str, look: impl FnOnce(&Started) -> T) -> Result<T, IoError> {
+        let world = current();
+        let world = world.borrow();
+        if world.draft {
+            return Err(IoError::Closed);
+        }
+        let known = world.programs.started.iter();
+        let mut found = known.filter(|process| process.info.handle == handle);
+        let unknown = || IoError::NotFound(format!("no process {handle:?}"));
+        found.next().map(look).ok_or_else(unknown)
+    }
+
+    pub(crate) async fn start(
+        program: String,
+        _: Option<Workspace>,
+        stdin: Vec<u8>,
+    ) -> Result<String, IoError> {
+        let shared = current();
+        let mut world = shared.borrow_mut();
+        if world.draft {
+            return Err(IoError::Closed);
+        }
+        let started = world.start_program(Rc::clone(&shared), &program, &stdin);
+        started.map_err(|why| match why {
+            NoStart::NotGranted => IoError::Denied(format!("program {program:?} is not granted")),
+            NoStart::TooMany(most) => IoError::Limit(format!("{most} background processes run")),
+        })
+    }
+
+    pub(crate) async fn processes() -> Result<Vec<ProcessInfo>, IoError> {
+        let world = current();
+        let world = world.borrow();
+        if world.draft {
+            return Err(IoError::Closed);
+        }
+        let all = world.programs.started.iter();
+        Ok(all.map(|process| process.info.clone()).collect())
+    }
+
+    pub(crate) async fn info(handle: String) -> Result<ProcessInfo, IoError> {
+        with(&handle, |process| process.info.clone())
+    }
+
+    pub(crate) async fn read(handle: String, offset: u64, max: u32) -> Result<Output, IoError> {
+        with(&handle, |process| {
+            process.info.written.ok_or(IoError::Closed)?;
+            let index = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+            let from = index(offset).min(process.output.len());
+            let to = from
+                .saturating_add(index(u64::from(max)))
+                .min(process.output.len());
+            let data = process.output.get(from..to).unwrap_or_default().to_vec();
+            let at = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+            let chunk = OutputChunk {
+                source: OutputStream::Stdout,
+                data,
+            };
+            Ok(Output {
+                offset: at(from),
+                next: at(to),
+                chunks: (to > from).then_some(chunk).into_iter().collect(),
+            })
+        })?
+    }
+
+    pub(crate) async fn stop(handle: String) -> Result<(), IoError> {
+        with(&handle, |_| ())?;
+        let world = current();
+        let mut world = world.borrow_mut();
+        world.end_process(&handle, ProcessStatus::Stopped, None);
+        Ok(())
     }
 }
 

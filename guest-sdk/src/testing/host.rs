@@ -3,8 +3,10 @@
 use super::delegation::{DelegateRequest, result_of};
 use super::doubles::host as double;
 use super::executor;
+use super::programs::{self, ProgramRun, Script};
 use super::signal::Signal;
 use super::world::{self, Answer, Gate, NativeTurnRecord, Shared, World};
+use crate::background::ProcessInfo;
 use crate::delegation::{DelegationError, ResultState};
 use crate::dispatch::{self, StartedTurn};
 use crate::provider::{Invocation, Prepared, Provider};
@@ -121,6 +123,19 @@ impl<P: Provider> Host<P> {
             ran: ran.clone(),
             ids: Rc::clone(&ids),
         };
+        let (tell, mut ends) = mpsc::unbounded();
+        {
+            let mut world = world.borrow_mut();
+            world.programs.tell = Some(tell);
+            // Those of the host before this one.
+            world.tell_ends();
+        }
+        let teller = (Rc::clone(&host.provider), Rc::clone(&world));
+        executor::spawn(async move {
+            while ends.next().await.is_some() {
+                start_ends(&teller.0, &teller.1).await;
+            }
+        });
         let link = Link::new(double::Link { abort: life });
         executor::spawn(async move {
             ran.set(dispatch::run(&*provider, link).await);
@@ -159,6 +174,7 @@ impl<P: Provider> Host<P> {
             world.inputs.clear();
             world.activities.clear();
             world.calls.clear();
+            world.lose_processes();
         }
         Self::instance(Rc::clone(&self.world), Rc::clone(&self.ids))
     }
@@ -438,6 +454,25 @@ impl<P: Provider> Host<P> {
         self.world.borrow_mut().delegation.failure = failure;
     }
 
+    // ---- background programs ------------------------------------------------
+
+    /// Grants a program that may run in the background; `run` tells what becomes of
+    /// one that is started with that standard input. Its end reaches the provider as
+    /// the real host's does: as a turn when none runs, else from `take_input`.
+    pub fn grant_program(&self, name: &str, run: impl Fn(&[u8]) -> ProgramRun + 'static) {
+        let script = Script::new(run);
+        let granted = &mut self.world.borrow_mut().programs.granted;
+        granted.insert(name.to_owned(), script);
+    }
+
+    /// Every background process that was started, in order.
+    #[must_use]
+    pub fn processes(&self) -> Vec<ProcessInfo> {
+        let world = self.world.borrow();
+        let started = world.programs.started.iter();
+        started.map(|process| process.info.clone()).collect()
+    }
+
     // ---- people -----------------------------------------------------------
 
     /// The gates that wait for an answer.
@@ -639,6 +674,31 @@ fn run_turn<P: Provider>(
         result.set(outcome);
     });
     Turn(end)
+}
+
+/// Starts a turn with each end of a background process, one after the other.
+async fn start_ends<P: Provider>(provider: &Rc<P>, world: &Shared) {
+    loop {
+        let input = match programs::next_end(world) {
+            Ok(Some(input)) => input,
+            Ok(None) => return,
+            Err(settled) => {
+                settled.wait().await;
+                continue;
+            }
+        };
+        let command_id = input.command_id.clone();
+        let (life, channel) = open_channel(world, &command_id);
+        match dispatch::start_prompt(&**provider, input, channel).await {
+            Ok(started) => drop(run_turn(provider, world, started, life)),
+            Err(error) => {
+                life.close();
+                let line = format!("start-prompt: {error:?}");
+                world.borrow_mut().logs.push((LogLevel::Error, line));
+                settle(world);
+            }
+        }
+    }
 }
 
 async fn adopt_turn<P: Provider>(

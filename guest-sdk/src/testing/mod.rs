@@ -24,6 +24,7 @@ pub(crate) mod delegation;
 pub(crate) mod doubles;
 mod executor;
 mod host;
+mod programs;
 mod signal;
 mod world;
 
@@ -31,4 +32,5 @@ pub use delegation::DelegateRequest;
 pub use executor::{advance, block_on, now, run_until_stalled};
 pub(crate) use executor::{sleep_ms, spawn};
 pub use host::{Host, Reply, Turn};
+pub use programs::ProgramRun;
 pub use world::{Gate, GateKind, NativeTurnRecord};

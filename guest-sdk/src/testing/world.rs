@@ -2,6 +2,7 @@
 //!
 //! [`Host`]: super::Host
 
+use super::programs::Programs;
 use super::signal::Signal;
 use crate::types::{
     AbortReason, ApprovalDecision, ApprovalRequest, ChannelError, DiscoveryContext, FormAnswer,
@@ -125,6 +126,8 @@ pub(crate) struct World {
     pub(crate) stopped: bool,
     /// What was asked of delegates.
     pub(crate) delegation: super::delegation::Delegation,
+    /// Background programs and what became of them.
+    pub(crate) programs: Programs,
     /// Signals of the calls in flight.
     pub(crate) calls: Vec<Signal<AbortReason>>,
 }

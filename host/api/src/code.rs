@@ -80,6 +80,8 @@ codes! {
         "read `active_loop_id` of the session, or leave `loop_id` out";
     RefNotFound = "ref_not_found", 404, "Unknown snapshot", "";
     GateNotFound = "gate_not_found", 404, "Unknown or resolved gate", "";
+    ProcessNotFound = "process_not_found", 404, "Unknown background process",
+        "list them with GET /v1/sessions/{id}/processes";
     ProviderNotFound = "provider_not_found", 404, "Unknown provider",
         "list the installed ones with GET /v1/providers";
     TokenNotFound = "token_not_found", 404, "Unknown token", "list them with GET /v1/tokens";

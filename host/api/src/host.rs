@@ -8,7 +8,7 @@ use harness_core::abort::AbortSignal;
 use harness_core::content::Message;
 use harness_core::ids::{CommandId, LoopId, ProjectId, Seq, SessionId};
 use harness_core::provider::{BoxFuture, Harnesses};
-use harness_core::view::{OperationResult, QueuedInput, SessionView};
+use harness_core::view::{OperationResult, ProcessView, QueuedInput, SessionView};
 use harness_core::workspace::WorkspaceRef;
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, Workspace};
 use harness_session::{
@@ -179,6 +179,14 @@ impl Plane for Host {
         loop_id: Option<LoopId>,
     ) -> Answer<'_, bool> {
         Host::interrupt(self, id, caller, loop_id).boxed()
+    }
+
+    fn processes(&self, id: SessionId) -> Answer<'_, Vec<ProcessView>> {
+        Host::processes(self, id).boxed()
+    }
+
+    fn stop_process(&self, id: SessionId, _: Caller, handle: String) -> Answer<'_, ()> {
+        Host::stop_process(self, id, handle).boxed()
     }
 
     fn gates(&self, id: SessionId) -> Answer<'_, Vec<OpenGate>> {

@@ -11,7 +11,7 @@ use harness_core::content::Message;
 use harness_core::ids::{CommandId, LoopId, ProjectId, Seq, SessionId};
 use harness_core::provider::{BoxFuture, Harnesses};
 use harness_core::refusal::Refused;
-use harness_core::view::{OperationResult, QueuedInput, SessionView};
+use harness_core::view::{OperationResult, ProcessView, QueuedInput, SessionView};
 use harness_core::workspace::WorkspaceRef;
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, Workspace};
 use harness_session::{
@@ -133,6 +133,10 @@ pub trait Plane: Send + Sync + 'static {
     /// Stops what runs (R67).
     fn interrupt(&self, id: SessionId, caller: Caller, loop_id: Option<LoopId>)
     -> Answer<'_, bool>;
+    /// Background processes of all loops: those that run, and the newest that ended.
+    fn processes(&self, id: SessionId) -> Answer<'_, Vec<ProcessView>>;
+    /// Ends a background process; nothing happens when it has ended.
+    fn stop_process(&self, id: SessionId, caller: Caller, handle: String) -> Answer<'_, ()>;
     /// Open gates, oldest first, with what only memory knows of them.
     fn gates(&self, id: SessionId) -> Answer<'_, Vec<OpenGate>>;
     /// Answers a gate.

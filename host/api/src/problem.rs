@@ -347,6 +347,7 @@ mod tests {
             (R::LoopShuttingDown, 409),
             (R::CompactionUnsupported, 400),
             (R::GateNotFound, 404),
+            (R::ProcessNotFound("p".into()), 404),
             (R::GateNotReady, 409),
             (
                 R::Policy(PolicyError::Unsupported("suspend_session".into())),

@@ -6,8 +6,8 @@ use crate::extract::no_path;
 use crate::openapi;
 use crate::problem::Problem;
 use crate::routes::{
-    commands, events, gates, harnesses, health, input, journal, loops, pages, projects, providers,
-    sessions, snapshots, tokens, workspaces,
+    commands, events, gates, harnesses, health, input, journal, loops, pages, processes, projects,
+    providers, sessions, snapshots, tokens, workspaces,
 };
 use crate::state::ApiState;
 use axum::routing::get;
@@ -50,6 +50,8 @@ pub(crate) fn documented() -> OpenApiRouter<ApiState> {
         .routes(routes!(loops::compact))
         .routes(routes!(snapshots::checkpoint))
         .routes(routes!(snapshots::restore))
+        .routes(routes!(processes::list))
+        .routes(routes!(processes::stop))
         .routes(routes!(gates::list))
         .routes(routes!(gates::answer))
         .routes(routes!(events::session))

@@ -77,6 +77,9 @@ pub enum Refused {
     /// Something has as many as it may have.
     #[error("{0}; try again when there are fewer")]
     Capacity(&'static str),
+    /// Unknown background process, or one that ended long ago.
+    #[error("no background process `{0}` in this session")]
+    ProcessNotFound(String),
     /// The gate is being claimed.
     #[error("the gate is being resolved; ask again for its state")]
     GateNotReady,
@@ -245,6 +248,7 @@ impl Refused {
             Self::Policy(PolicyError::Unsupported(_)) => "policy_unsupported",
             Self::Policy(PolicyError::Timeout) => "invalid_request",
             Self::Capacity(_) => "capacity",
+            Self::ProcessNotFound(_) => "process_not_found",
             Self::GateNotReady => "gate_not_ready",
             Self::GateReply(ReplyError::KindMismatch { .. }) => "gate_kind_mismatch",
             Self::GateReply(ReplyError::ActionInvalid { .. }) => "gate_action_invalid",

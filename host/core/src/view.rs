@@ -2,6 +2,7 @@
 //!
 //! Views are projections of the journal (S108); nothing here is stored on its own.
 
+use crate::command::ProcessState;
 use crate::gate::Gate;
 use crate::ids::{CommandId, HarnessId, LoopId, ProjectId, RunId, Seq, SessionId, WorkspaceId};
 use crate::operation::Operation;
@@ -90,7 +91,8 @@ pub struct SessionView {
     pub queued: usize,
     /// Held inputs (S52).
     pub held: usize,
-    /// Labels of open activities, from memory.
+    /// Labels of open activities, and the programs of background processes as
+    /// `process PROGRAM`; from memory.
     pub activities: Vec<String>,
     /// Newest journal sequence.
     pub last_seq: Seq,
@@ -143,6 +145,61 @@ pub enum LoopStanding {
     Open,
     /// It is a delegate whose runtime could not be restored.
     Closed,
+}
+
+/// Where a background process stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum ProcessStatus {
+    /// It runs.
+    Running,
+    /// It ended by itself, with exit code 0.
+    Exited,
+    /// It ended by itself otherwise, or could not be started.
+    Failed,
+    /// It was stopped.
+    Stopped,
+    /// It was lost with its host.
+    Lost,
+}
+
+impl From<ProcessState> for ProcessStatus {
+    fn from(state: ProcessState) -> Self {
+        match state {
+            ProcessState::Exited => Self::Exited,
+            ProcessState::Failed => Self::Failed,
+            ProcessState::Stopped => Self::Stopped,
+            ProcessState::Lost => Self::Lost,
+        }
+    }
+}
+
+/// A background process of a loop (S97).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ProcessView {
+    /// Names it in its session.
+    pub process_handle: String,
+    /// The loop whose harness started it.
+    pub loop_id: LoopId,
+    /// The operator's name of the program.
+    pub program: String,
+    /// Where it stands.
+    pub status: ProcessStatus,
+    /// Exit code, or 128 + signal, when it ended by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// How it ended, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When its start was written down.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub started_at: Timestamp,
+    /// When its end was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub ended_at: Option<Timestamp>,
 }
 
 /// An input that waits.

@@ -64,6 +64,8 @@ pub struct ProcessGrant {
     pub env: BTreeMap<String, Secret>,
     /// Where it starts.
     pub cwd: ProcessCwd,
+    /// Whether it may outlive the instance that starts it (interface `background`).
+    pub background: bool,
 }
 
 /// Working directory of a granted program.
@@ -87,6 +89,18 @@ pub struct HttpGrant {
 }
 
 impl Grants {
+    /// Whether the interface of that name is granted: `state`, `process`, `background` or `http`.
+    #[must_use]
+    pub fn allows(&self, interface: &str) -> bool {
+        match interface {
+            "state" => self.state.is_some(),
+            "delegation" => self.delegation.is_some(),
+            "process" => !self.process.is_empty(),
+            "background" => self.process.values().any(|program| program.background),
+            _ => !self.http.is_empty(),
+        }
+    }
+
     /// One line a grant, in words, for reports. Secrets are named, never shown.
     #[must_use]
     pub fn describe(&self) -> Vec<harness_core::admin::Grant> {
@@ -115,11 +129,16 @@ impl Grants {
                 ProcessCwd::Workspace => "the session's workspace".to_owned(),
                 ProcessCwd::Path(path) => path.display().to_string(),
             };
+            let background = if grant.background {
+                ", also in the background"
+            } else {
+                ""
+            };
             row(
                 "process",
                 name,
                 format!(
-                    "run {:?} in {cwd}, environment [{}]",
+                    "run {:?} in {cwd}, environment [{}]{background}",
                     grant.command,
                     names.join(", ")
                 ),
@@ -172,6 +191,7 @@ mod tests {
                     command: vec!["codex".into(), "app-server".into()],
                     env: BTreeMap::from([("OPENAI_API_KEY".to_owned(), Secret::new("sk-1234"))]),
                     cwd: ProcessCwd::Workspace,
+                    background: true,
                 },
             )]),
             http: BTreeMap::from([(
@@ -188,6 +208,7 @@ mod tests {
         let shown = format!("{:?} {grants:?}", grants.describe());
         assert_eq!(grants.describe().len(), 4);
         assert!(shown.contains("demo/acp"), "{shown}");
+        assert!(shown.contains("also in the background"), "{shown}");
         assert!(
             shown.contains("OPENAI_API_KEY") && shown.contains("authorization"),
             "{shown}"

@@ -140,11 +140,12 @@ fn whatever_it_wants(preflight: &Preflight) -> Grants {
         command: vec!["/nonexistent".into()],
         env: BTreeMap::new(),
         cwd: ProcessCwd::Workspace,
+        background: wants("background"),
     };
     Grants {
         state: wants("state").then(StateGrant::default),
         delegation: wants("delegation").then(DelegationGrant::default),
-        process: wants("process")
+        process: (wants("process") || wants("background"))
             .then(|| ("inspected".to_owned(), nothing))
             .into_iter()
             .collect(),

@@ -13,7 +13,7 @@ use crate::instance::shared::Shared;
 use crate::limits::Limits;
 use crate::log::ProviderLog;
 use crate::native::http::{Http, HttpLimits, Origins};
-use crate::native::process::{ProcessLimits, Processes};
+use crate::native::process::{Backgrounds, ProcessLimits, Processes};
 use crate::preflight::LoadError;
 use crate::supervise::Health;
 use harness_core::ids::HarnessId;
@@ -39,6 +39,8 @@ pub(crate) struct Installed {
     pub(crate) exports: Arc<Exports>,
     info: OnceLock<Arc<HarnessInfo>>,
     programs: Arc<BTreeMap<String, ProcessGrant>>,
+    /// Programs of all its sessions that outlive an instance.
+    pub(crate) backgrounds: Option<Backgrounds>,
     origins: Option<Arc<Origins>>,
     // A std mutex: held for one insert, remove or copy, never across an await.
     live: Mutex<HashMap<u64, Weak<Shared>>>,
@@ -101,6 +103,14 @@ impl Installed {
         state: Arc<dyn StateStore>,
     ) -> Self {
         let limits = spec.limits.clone();
+        let programs = Arc::new(spec.grants.process.clone());
+        let backgrounds = spec.grants.allows("background").then(|| {
+            Backgrounds::new(
+                engine.supervisor(),
+                programs.clone(),
+                limits.background_output,
+            )
+        });
         Self {
             log: Arc::new(ProviderLog::new(id.clone(), limits.log_rate)),
             id,
@@ -112,7 +122,8 @@ impl Installed {
             pre: linked.pre,
             exports: linked.exports,
             info: OnceLock::new(),
-            programs: Arc::new(spec.grants.process.clone()),
+            programs,
+            backgrounds,
             origins: linked.origins,
             grants: spec.grants.clone(),
             live: Mutex::default(),
@@ -153,7 +164,11 @@ impl Installed {
             };
             Http::new(origins, bounds)
         });
-        Native { processes, http }
+        Native {
+            processes,
+            backgrounds: self.backgrounds.clone(),
+            http,
+        }
     }
 
     fn live(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Weak<Shared>>> {

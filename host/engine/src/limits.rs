@@ -45,6 +45,8 @@ pub struct Limits {
     pub log_rate: u64,
     /// Processes of one instance at a time. Default 4.
     pub processes: usize,
+    /// Bytes of output that are kept of one background process. Default 1 MiB.
+    pub background_output: u64,
     /// Bytes of one response body. Default 16 MiB.
     pub http_body: u64,
     /// Requests of one instance at a time. Default 8.
@@ -88,6 +90,7 @@ impl Default for Limits {
             cpu_burst: Duration::from_secs(10),
             log_rate: 64 * 1024,
             processes: 4,
+            background_output: MIB,
             http_body: 16 * MIB,
             http_concurrent: 8,
             turn_output: 64 * MIB,
@@ -127,6 +130,7 @@ impl Limits {
             ("cpu_burst", time(self.cpu_burst)),
             ("log_rate", format!("{} bytes/s", self.log_rate)),
             ("processes", self.processes.to_string()),
+            ("background_output", bytes(self.background_output)),
             ("http_body", bytes(self.http_body)),
             ("http_concurrent", self.http_concurrent.to_string()),
             ("turn_output", bytes(self.turn_output)),

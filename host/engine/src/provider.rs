@@ -249,6 +249,9 @@ fn open(
 }
 
 async fn dispose(installed: &Installed, reason: AbortReason) {
+    if let Some(backgrounds) = &installed.backgrounds {
+        backgrounds.close();
+    }
     let instances = installed.instances();
     for shared in &instances {
         shared.close(reason);

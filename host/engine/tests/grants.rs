@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 
 fn program(spec: &mut ProviderSpec, name: &str, script: &str) {
     let grant = ProcessGrant {
+        background: false,
         command: vec!["/bin/sh".into(), "-c".into(), script.into()],
         env: [("PATH".to_owned(), Secret::new("/usr/bin:/bin"))].into(),
         cwd: ProcessCwd::Path("/".into()),

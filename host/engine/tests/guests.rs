@@ -14,8 +14,10 @@ mod support;
 
 use harness_core::abort::AbortReason;
 use harness_core::admin::ProviderAdmin;
-use harness_core::provider::{CallError, Instance, Invocation};
-use harness_engine::{ComponentSource, DelegationGrant, LoadError, ProviderSpec};
+use harness_core::provider::{CallError, Instance, Invocation, ProgramEnd};
+use harness_engine::{
+    ComponentSource, DelegationGrant, LoadError, ProcessCwd, ProcessGrant, ProviderSpec, Secret,
+};
 use harness_test_guests::{assert_test_exists, foreach_hostile_guest};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -608,6 +610,93 @@ async fn s96_an_abort_ends_the_wait_for_a_delegate() {
     let text = within(grace(), go(&*instance, &channel, "/go wait")).await;
     let text = reply(text);
     assert!(text.contains("Stopped"), "{text}");
+}
+
+/// The guest with a program that writes without end and may run in the background, and one that
+/// may not.
+fn background_guest() -> ProviderSpec {
+    let mut spec = guest("background_flood", &[]);
+    for (name, background) in [("flood", true), ("foreground", false)] {
+        let grant = ProcessGrant {
+            background,
+            command: ["sh", "-c", "yes & yes >&2"].map(str::to_owned).to_vec(),
+            env: [("PATH".to_owned(), Secret::new("/usr/bin:/bin"))].into(),
+            cwd: ProcessCwd::Path("/".into()),
+        };
+        spec.grants.process.insert(name.to_owned(), grant);
+    }
+    spec.limits.background_output = 64 * 1024;
+    spec
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn background_flood() {
+    let _alone = alone();
+    // `foreground` is of no use to a guest that does not import `process`.
+    let failed = refused(background_guest()).await;
+    let unused = LoadError::UnusedGrant {
+        interface: "process".into(),
+    };
+    assert_eq!(failed, unused);
+    let mut spec = background_guest();
+    spec.grants.process.remove("foreground");
+    let mut none = background_guest();
+    none.grants.process.clear();
+    let bench = Bench::with(spec).await;
+    let failed = refused(none).await;
+    let missing = LoadError::NotGranted {
+        interface: "background".into(),
+    };
+    assert_eq!(failed, missing);
+    assert!(failed.to_string().contains("background = true"), "{failed}");
+
+    let instance = bench.open().await;
+    let says = async |text: &str| {
+        let channel = TestChannel::new();
+        reply(go(&*instance, &channel, &format!("/go {text}")).await)
+    };
+    let text = says("start").await;
+    assert!(text.starts_with("4 ") && text.contains("Limit"), "{text}");
+    assert!(says("ungranted").await.contains("Denied"));
+    assert!(says("foreground").await.contains("Denied"));
+    assert!(says("stdin").await.contains("Limit"));
+    assert!(says("handle").await.contains("NotFound"));
+    assert_eq!(says("pending").await, "refused 936");
+    let written = || {
+        let running = bench.host.background.running.lock().unwrap();
+        running
+            .iter()
+            .map(|process| process.written())
+            .min()
+            .unwrap()
+    };
+    until("each has written more than is kept", || written() > 1 << 20).await;
+    let kept = says("read").await;
+    let numbers: Vec<u64> = kept
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [kept, end, from] = numbers.as_slice() else {
+        panic!("{kept}");
+    };
+    assert!(
+        *kept <= 128 * 1024 && *from > 0,
+        "{kept} of {end} from {from}"
+    );
+
+    // They outlive the instance, and end with the provider.
+    let instance = bench.open().await;
+    drop(instance.dispose(AbortReason::Idle).await);
+    let (before, running) = (
+        written(),
+        bench.host.background.running.lock().unwrap().clone(),
+    );
+    until("they go on", || written() > before).await;
+    bench.registry.remove(&bench.id).await.unwrap();
+    for process in running {
+        let end = within(Duration::from_secs(20), process.ended()).await;
+        assert_eq!(end, ProgramEnd::Stopped);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

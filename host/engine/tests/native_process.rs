@@ -34,6 +34,7 @@ fn supervisor() -> Supervisor {
 
 fn grant(command: &[&str]) -> ProcessGrant {
     ProcessGrant {
+        background: false,
         command: command.iter().map(|part| (*part).to_owned()).collect(),
         env: BTreeMap::from([(
             "PATH".to_owned(),

@@ -1,6 +1,6 @@
 //! What a client asks for: prompts, operations, stops, answers, settings (S37, R42, R44, R45, S103).
 
-use crate::actor::{Fed, Msg};
+use crate::actor::{Fed, Msg, ProcessMsg};
 use crate::deps::Deps;
 use crate::handle::Handle;
 use crate::host::Host;
@@ -150,6 +150,24 @@ impl Host {
                 reply,
             })
             .await?
+    }
+
+    /// Ends a background process; its end is told like any other. Nothing happens when it has
+    /// ended already.
+    ///
+    /// # Errors
+    /// Unknown session or process.
+    pub async fn stop_process(&self, id: SessionId, process_handle: String) -> Result<(), Refused> {
+        let unknown = Refused::ProcessNotFound(process_handle.clone());
+        let handle = self.live(id).await?;
+        let stopped = handle.call(|reply| {
+            Msg::Process(ProcessMsg::Stop {
+                loop_id: None,
+                handle: process_handle,
+                reply,
+            })
+        });
+        stopped.await?.map_err(|_| unknown)
     }
 
     /// Answers a gate (R44, R45). Rules of "always" are stored first (S83).

@@ -10,6 +10,8 @@ pub struct HostConfig {
     pub slots: usize,
     /// Inputs an inbox holds (S40).
     pub inbox: usize,
+    /// Background processes that may run in a session at a time (S97).
+    pub background_processes: usize,
     /// How long an operation waits for an initialising workspace (§7.1 step 3).
     pub workspace_wait: Duration,
     /// How long a control waits for a starting prompt (R65).
@@ -64,6 +66,7 @@ impl Default for HostConfig {
         Self {
             slots: 32,
             inbox: 64,
+            background_processes: 4,
             workspace_wait: seconds(30),
             handle_wait: seconds(10),
             instance_idle: seconds(60),

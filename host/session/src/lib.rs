@@ -6,6 +6,7 @@
 
 mod acting;
 mod actor;
+mod background;
 mod channel;
 mod config;
 mod create;

@@ -9,9 +9,10 @@ use crate::signals::Signals;
 use arc_swap::ArcSwap;
 use harness_core::abort::{AbortHandle, AbortReason, AbortSignal};
 use harness_core::content::NewMessage;
-use harness_core::ids::LoopId;
+use harness_core::ids::{HarnessId, LoopId};
 use harness_core::provider::{
-    Activity, BoxFuture, ChannelError, Delegation, DiscoveryContext, InstanceHost, NativeTurn,
+    Activity, Background, BoxFuture, ChannelError, Delegation, DiscoveryContext, InstanceHost,
+    NativeTurn,
 };
 use harness_core::session::{Answer, Input, LinkId};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +22,10 @@ use tokio::time::Instant;
 
 /// The link of one loop's instances.
 pub(crate) struct SessionLink {
-    loop_id: LoopId,
-    mailbox: mpsc::Sender<Msg>,
+    pub(crate) loop_id: LoopId,
+    /// The harness of those instances.
+    pub(crate) harness: HarnessId,
+    pub(crate) mailbox: mpsc::Sender<Msg>,
     signals: Arc<Signals>,
     published: Arc<ArcSwap<Published>>,
     deps: Arc<Deps>,
@@ -35,6 +38,7 @@ pub(crate) struct SessionLink {
 impl SessionLink {
     pub(crate) fn new(
         loop_id: LoopId,
+        harness: HarnessId,
         mailbox: mpsc::Sender<Msg>,
         signals: Arc<Signals>,
         published: Arc<ArcSwap<Published>>,
@@ -45,6 +49,7 @@ impl SessionLink {
         let messages = Pace::new(Duration::from_secs(1), config.link_messages_per_second);
         Self {
             loop_id,
+            harness,
             mailbox,
             signals,
             published,
@@ -172,6 +177,10 @@ impl InstanceHost for SessionLink {
             mailbox: self.mailbox.clone(),
             deps: self.deps.clone(),
         }))
+    }
+
+    fn background(&self) -> Option<&dyn Background> {
+        Some(self)
     }
 }
 

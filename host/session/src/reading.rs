@@ -2,7 +2,7 @@
 //!
 //! A live session is read from what its actor published; a parked one from its row.
 
-use crate::actor::Msg;
+use crate::actor::{Msg, ProcessMsg};
 use crate::handle::Handle;
 use crate::host::Host;
 use crate::operations::{before_reserve, check_workspace, ready_harness};
@@ -13,7 +13,7 @@ use harness_core::content::Message;
 use harness_core::ids::{HarnessId, LoopId, Seq, SessionId};
 use harness_core::operation::CommandState;
 use harness_core::refusal::Refused;
-use harness_core::view::{QueuedInput, SessionView, Snapshot};
+use harness_core::view::{ProcessView, QueuedInput, SessionView, Snapshot};
 use harness_journal::{JournalError, Page, PageRequest, SessionFilter};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -100,6 +100,23 @@ impl Host {
             .await?
             .call(|reply| Msg::Gates { reply })
             .await
+    }
+
+    /// Background processes of all loops: those that run, and the newest that ended.
+    ///
+    /// # Errors
+    /// As [`Host::snapshot`].
+    pub async fn processes(&self, id: SessionId) -> Result<Vec<ProcessView>, Refused> {
+        let handle = self.live(id).await?;
+        let known = handle
+            .call(|reply| {
+                Msg::Process(ProcessMsg::List {
+                    loop_id: None,
+                    reply,
+                })
+            })
+            .await?;
+        Ok(known.into_iter().map(|info| info.process).collect())
     }
 
     /// The saved conversation of a loop, of the active one when none is named, oldest first.

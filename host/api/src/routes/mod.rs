@@ -9,6 +9,7 @@ pub(crate) mod input;
 pub(crate) mod journal;
 pub(crate) mod loops;
 pub(crate) mod pages;
+pub(crate) mod processes;
 pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod sessions;

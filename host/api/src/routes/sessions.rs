@@ -375,7 +375,7 @@ pub(crate) async fn restore(
     .await
 }
 
-/// Deletes a session with its journal. Only while nothing runs.
+/// Deletes a session with its journal. Only while nothing runs; background processes are ended.
 #[utoipa::path(delete, path = "/v1/sessions/{session_id}", tag = "Sessions",
     params(("session_id" = uuid::Uuid, Path)), responses((status = 204)))]
 pub(crate) async fn delete(

@@ -66,6 +66,8 @@ fn routes() -> Vec<(Method, String, harness_journal::TokenScope, Option<Value>)>
         ),
         post(at("/queue/release"), Invoke, json!({})),
         post(at("/interrupt"), Invoke, json!({})),
+        get(&at("/processes"), Read),
+        post(at("/processes/build-1/stop"), Invoke, json!({})),
         get(&at("/loops"), Read),
         post(at("/loops"), Invoke, json!({"agent": "demo/planner"})),
         post(at("/active-loop"), Invoke, json!({"loop_id": LOOP})),
@@ -271,6 +273,18 @@ async fn s110_what_lies_outside_a_tokens_projects_does_not_exist_for_it() {
         (
             Method::POST,
             foreign("/shutdown"),
+            Some(json!({})),
+            "session_not_found",
+        ),
+        (
+            Method::GET,
+            foreign("/processes"),
+            None,
+            "session_not_found",
+        ),
+        (
+            Method::POST,
+            foreign("/processes/build-1/stop"),
             Some(json!({})),
             "session_not_found",
         ),

@@ -185,3 +185,24 @@ async fn a_deleted_session_is_204_without_a_body() {
     assert_eq!(response.status(), 204);
     assert_eq!(server.double.calls(), [format!("delete {SESSION}")]);
 }
+
+#[tokio::test]
+async fn s97_background_processes_are_listed_and_stopped() {
+    let server = server().await;
+    let (status, page) = server.get(&at("/processes?limit=1")).await;
+    assert_eq!(status, 200);
+    let expected = json!({
+        "process_handle": "build-1", "loop_id": LOOP, "program": "make", "status": "failed",
+        "exit_code": 2, "reason": "exit code 2", "started_at": "2026-01-02T03:04:05Z",
+        "ended_at": "2026-01-02T03:04:06Z",
+    });
+    assert_eq!(page, json!({"items": [expected], "next_cursor": null}));
+    let stop = at("/processes/build-1/stop");
+    let (status, body) = server.post(&stop, json!({})).await;
+    let expected = json!({"process_handle": "build-1"});
+    assert_eq!((status.as_u16(), body), (202, expected));
+    assert_eq!(server.double.calls(), ["stop process build-1"]);
+    server
+        .refuses(post(&stop, json!({"now": true})), 400, "invalid_request")
+        .await;
+}

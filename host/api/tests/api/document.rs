@@ -44,6 +44,8 @@ const CONTRACT: &[&str] = &[
     "POST /v1/sessions/{session_id}/compact",
     "POST /v1/sessions/{session_id}/workspace/checkpoint",
     "POST /v1/sessions/{session_id}/workspace/restore",
+    "GET /v1/sessions/{session_id}/processes",
+    "POST /v1/sessions/{session_id}/processes/{process_handle}/stop",
     "GET /v1/sessions/{session_id}/gates",
     "POST /v1/sessions/{session_id}/gates/{gate_id}",
     "GET /v1/sessions/{session_id}/events",
@@ -88,6 +90,7 @@ fn concrete(path: &str) -> String {
         .replace("{command_id}", &COMMAND.to_string())
         .replace("{loop_id}", &LOOP.to_string())
         .replace("{gate_id}", &GATE.to_string())
+        .replace("{process_handle}", "build-1")
         .replace("{token_id}", &COMMAND.to_string())
         .replace("{project_id}", "default")
         .replace("{workspace_id}", "none")

@@ -439,6 +439,10 @@ async fn s110_unknown_ids_are_404_with_their_own_code() {
             post(&format!("/v1/sessions/{nobody}/restore"), json!({})),
             "session_not_found",
         ),
+        (
+            post(&at("/processes/nobody/stop"), json!({})),
+            "process_not_found",
+        ),
         (post(&at("/pause"), json!({})), "not_found"),
     ] {
         server.refuses(request, 404, code).await;

@@ -119,6 +119,7 @@ fn process(
             .cwd
             .as_ref()
             .map_or(ProcessCwd::Workspace, |cwd| directory(cx, cwd)),
+        background: written.background,
     }
 }
 

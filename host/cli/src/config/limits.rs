@@ -120,6 +120,13 @@ pub(super) fn resolve(cx: &mut Context<'_>, base: &Limits, w: &written::Limits) 
     );
     size(cx, "log_rate", &w.log_rate, KIB..=16 * MIB, &mut l.log_rate);
     count(cx, "processes", &w.processes, 0..=64, &mut l.processes);
+    size(
+        cx,
+        "background_output",
+        &w.background_output,
+        4 * KIB..=64 * MIB,
+        &mut l.background_output,
+    );
     size(cx, "http_body", &w.http_body, KIB..=GIB, &mut l.http_body);
     count(
         cx,

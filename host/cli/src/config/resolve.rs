@@ -232,6 +232,13 @@ fn sessions(cx: &mut Context<'_>, written: &Written, s: &mut Settings) {
         &mut into.draft_idle,
     );
     count(cx, "sessions.inbox", &w.inbox, 1..=64, &mut into.inbox);
+    count(
+        cx,
+        "sessions.background_processes",
+        &w.background_processes,
+        0..=64,
+        &mut into.background_processes,
+    );
     into.native_turns = w.native_turns.unwrap_or(into.native_turns);
     count(
         cx,
@@ -388,6 +395,9 @@ fn provider(
         .map(|(key, value)| (key.clone(), value.0.clone()))
         .collect();
     spec.grants = grants::resolve(cx, secrets, &written.grants);
+    if component == EMBEDDED {
+        crate::embedded::complete(&mut spec.grants);
+    }
     spec.limits = limits::resolve(cx, base, &written.limits);
     spec
 }

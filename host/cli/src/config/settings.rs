@@ -56,6 +56,8 @@ pub(crate) struct Sessions {
     pub(crate) draft_idle: Duration,
     /// Inputs a loop holds (S40): 1 to 64. Default 64.
     pub(crate) inbox: usize,
+    /// Background processes of a session (S97): 0 to 64. Default 4.
+    pub(crate) background_processes: usize,
     /// Whether native turns are allowed (N11). Default: yes.
     pub(crate) native_turns: bool,
     /// Native turns a minute and instance (N11): 1 to 6000. Default 60.
@@ -75,6 +77,7 @@ impl Default for Sessions {
             park_after: Duration::from_secs(60),
             draft_idle: Duration::from_secs(60),
             inbox: 64,
+            background_processes: 4,
             native_turns: true,
             native_turns_per_minute: 60,
             link_messages_per_second: 20,

@@ -134,6 +134,41 @@ fn secrets_reach_grants_with_their_prefix_and_are_not_shown() {
 }
 
 #[test]
+fn s97_what_may_run_in_the_background_is_said_program_by_program() {
+    assert_eq!(good("").sessions.background_processes, 4);
+    let settings = good(
+        r#"
+        [sessions]
+        background_processes = 0
+        [limits]
+        background_output = "64KiB"
+        [[provider]]
+        component = "embedded"
+        [provider.grants.process.build]
+        command = ["sh"]
+        background = true
+        [provider.grants.process.agent]
+        command = ["sh"]
+        [[provider]]
+        id = "demo/second"
+        component = "embedded"
+        "#,
+    );
+    assert_eq!(settings.sessions.background_processes, 0);
+    let [first, second] = settings.providers.as_slice() else {
+        panic!("two providers")
+    };
+    assert_eq!(first.limits.background_output, 64 << 10);
+    let may = |name: &str| first.grants.process.get(name).map(|p| p.background);
+    assert_eq!((may("build"), may("agent")), (Some(true), Some(false)));
+    assert_eq!(may("sleep"), None, "the operator granted one already");
+    // The embedded demo comes with its own.
+    let programs: Vec<_> = second.grants.process.keys().collect();
+    assert_eq!(programs, ["sleep"]);
+    assert!(second.grants.allows("background") && second.grants.state.is_none());
+}
+
+#[test]
 fn a_secret_file_of_the_owner_is_read_without_its_line_end() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();

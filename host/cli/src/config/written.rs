@@ -62,6 +62,7 @@ pub(super) struct Sessions {
     pub(super) park_after: Option<Spanned<WrittenDuration>>,
     pub(super) draft_idle: Option<Spanned<WrittenDuration>>,
     pub(super) inbox: Option<Spanned<i64>>,
+    pub(super) background_processes: Option<Spanned<i64>>,
     pub(super) native_turns: Option<bool>,
     pub(super) native_turns_per_minute: Option<Spanned<i64>>,
     pub(super) link_messages_per_second: Option<Spanned<i64>>,
@@ -160,6 +161,8 @@ pub(super) struct ProcessGrant {
     pub(super) env: Named<Value>,
     #[serde(default)]
     pub(super) cwd: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) background: bool,
 }
 
 /// `[provider.grants.http."ORIGIN"]`.
@@ -192,6 +195,7 @@ pub(super) struct Limits {
     pub(super) cpu_burst: Option<Spanned<WrittenDuration>>,
     pub(super) log_rate: Option<Spanned<WrittenSize>>,
     pub(super) processes: Option<Spanned<i64>>,
+    pub(super) background_output: Option<Spanned<WrittenSize>>,
     pub(super) http_body: Option<Spanned<WrittenSize>>,
     pub(super) http_concurrent: Option<Spanned<i64>>,
     pub(super) turn_output: Option<Spanned<WrittenSize>>,

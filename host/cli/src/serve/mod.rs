@@ -333,6 +333,7 @@ fn host_config(settings: &Settings) -> HostConfig {
     HostConfig {
         slots: settings.slots,
         inbox: sessions.inbox,
+        background_processes: sessions.background_processes,
         workspace_wait: settings.workspace_wait,
         instance_idle: sessions.instance_idle,
         park_after: sessions.park_after,

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// The component that the build script made.
 const PLANNER: &str = env!("HARNESS_EMBEDDED_COMPONENT");
+/// What it is granted.
+const GRANTS: &str = "[provider.grants.process.sleep]\ncommand = [\"sh\"]\nbackground = true\n[provider.grants.delegation]\n[provider.grants.state]\n";
 
 fn config(dir: &Path, more: &str) -> PathBuf {
     let file = dir.join("harness.toml");
@@ -28,6 +30,8 @@ fn inspect_shows_what_a_component_is_and_asks_for() {
         "[provider.grants.state]",
         "harness:provider/delegation",
         "[provider.grants.delegation]",
+        "harness:provider/background",
+        "background = true",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -36,10 +40,7 @@ fn inspect_shows_what_a_component_is_and_asks_for() {
 #[test]
 fn inspect_compares_with_what_is_granted() {
     let dir = tempfile::tempdir().unwrap();
-    let granted = config(
-        dir.path(),
-        "[provider.grants.state]\nmax_bytes = \"64KiB\"\n[provider.grants.delegation]\n",
-    );
+    let granted = config(dir.path(), &format!("{GRANTS}max_bytes = \"64KiB\"\n"));
     let shown = run(&[
         "provider",
         "inspect",
@@ -48,11 +49,9 @@ fn inspect_compares_with_what_is_granted() {
         granted.to_str().unwrap(),
     ]);
     assert!(shown.status.success(), "{}", err(&shown));
-    assert!(
-        out(&shown).contains("65536 bytes per scope"),
-        "{}",
-        out(&shown)
-    );
+    for allowed in ["65536 bytes per scope", "also in the background"] {
+        assert!(out(&shown).contains(allowed), "{}", out(&shown));
+    }
 
     let without = config(dir.path(), "");
     let shown = run(&[
@@ -101,10 +100,7 @@ fn inspect_tells_what_is_no_component() {
 #[test]
 fn check_loads_every_component_and_tells_every_problem() {
     let dir = tempfile::tempdir().unwrap();
-    let good = config(
-        dir.path(),
-        "[provider.grants.state]\n[provider.grants.delegation]\n",
-    );
+    let good = config(dir.path(), GRANTS);
     let check = |file: &Path| run(&["config", "check", "--config", file.to_str().unwrap()]);
     assert!(
         out(&check(&good)).contains("1 provider can be loaded"),
@@ -116,7 +112,7 @@ fn check_loads_every_component_and_tells_every_problem() {
     let bad = config(
         dir.path(),
         &format!(
-            "sha256 = \"{pin}\"\n[provider.grants.state]\n[provider.grants.delegation]\n[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n[provider.grants.delegation]\n"
+            "sha256 = \"{pin}\"\n{GRANTS}[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n"
         ),
     );
     let refused = check(&bad);

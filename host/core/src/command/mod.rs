@@ -147,10 +147,11 @@ pub enum ApproveAction {
 /// How a background process ended (S11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ProcessState {
-    /// By itself.
+    /// By itself, with exit code 0.
     Exited,
-    /// With an error.
+    /// By itself with another exit code or by a signal, or it could not be started.
     Failed,
     /// It was stopped.
     Stopped,

@@ -87,6 +87,9 @@ impl EventBody {
             Self::LoopTombstoned { .. } => ("LoopTombstoned", Terminal, Loop, Public),
             Self::LoopIdle {} => ("LoopIdle", Enduring, Loop, Public),
             Self::NativeSessionBound { .. } => ("NativeSessionBound", Enduring, Loop, Public),
+            Self::ProcessStarted { .. } => ("ProcessStarted", Enduring, Loop, Public),
+            Self::ProcessFinished { .. } => ("ProcessFinished", Terminal, Loop, Public),
+            Self::ProcessLost { .. } => ("ProcessLost", Terminal, Loop, Public),
             Self::TurnStarted { .. } => ("TurnStarted", Enduring, Loop, Public),
             Self::StepDone { .. } => ("StepDone", Enduring, Loop, Public),
             Self::TurnFoldedInto { .. } => ("TurnFoldedInto", Enduring, Loop, Public),
@@ -123,7 +126,7 @@ impl EventBody {
     }
 
     /// Every wire tag of the union.
-    pub const TYPES: [&'static str; 47] = [
+    pub const TYPES: [&'static str; 50] = [
         "SessionStarted",
         "SessionActive",
         "SessionIdle",
@@ -149,6 +152,9 @@ impl EventBody {
         "LoopTombstoned",
         "LoopIdle",
         "NativeSessionBound",
+        "ProcessStarted",
+        "ProcessFinished",
+        "ProcessLost",
         "TurnStarted",
         "StepDone",
         "TurnFoldedInto",

@@ -9,7 +9,7 @@ mod words;
 pub use meta::{Class, Meta, Scope, Visibility};
 pub use words::*;
 
-use crate::command::Cause;
+use crate::command::{Cause, ProcessState};
 use crate::configuration::Configuration;
 use crate::content::{Message, Part, Role, Usage};
 use crate::gate::{AnswerSource, CloseReason, Gate, GateAsk};
@@ -212,6 +212,32 @@ pub enum EventBody {
     NativeSessionBound {
         /// Native id.
         native_session_id: String,
+    },
+    /// A background process starts; written before it does (S97).
+    ProcessStarted {
+        /// Names it in its session.
+        process_handle: String,
+        /// The operator's name of the program.
+        program: String,
+    },
+    /// A background process ended while its host lived.
+    ProcessFinished {
+        /// The process.
+        process_handle: String,
+        /// How.
+        state: ProcessState,
+        /// How, in words.
+        reason: String,
+        /// Exit code, or 128 + signal, when it ended by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+    },
+    /// A background process ended with its host, or with what supervised it.
+    ProcessLost {
+        /// The process.
+        process_handle: String,
+        /// In words.
+        reason: String,
     },
     /// A turn begins.
     TurnStarted {

@@ -14,10 +14,12 @@
 //!   dropping the session's future, so every future given out here must clean up when dropped.
 //! - The *session* owns admission, gates, the journal and what a result means.
 
+mod background;
 mod contract;
 mod delegation;
 mod error;
 
+pub use background::*;
 pub use contract::*;
 pub use delegation::*;
 pub use error::*;
@@ -209,6 +211,10 @@ pub trait InstanceHost: Send + Sync + 'static {
     fn state_changed(&self);
     /// The authority of this instance over delegates of its loop; none in a draft instance.
     fn delegation(&self) -> Option<Arc<dyn Delegation>> {
+        None
+    }
+    /// Programs that outlive the instance (S97); `None` in a draft instance.
+    fn background(&self) -> Option<&dyn Background> {
         None
     }
 }

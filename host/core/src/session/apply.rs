@@ -2,6 +2,7 @@
 
 use super::Record;
 use super::delegates::Sent;
+use super::process;
 use super::state::{LoopState, MAX_UNCERTAIN, OpenOperation, OpenTurn, State, Waiting};
 use crate::command::{Agency, Command, CommandBody};
 use crate::content::parts_of;
@@ -69,6 +70,7 @@ impl State {
             accepted_operations: 0,
             last_seq: seq,
             uncertain: VecDeque::new(),
+            notified: Arc::default(),
         })
     }
 
@@ -220,14 +222,19 @@ impl State {
                 target_command_id,
                 ..
             } => self.apply_withdrawn(*loop_id, *target_command_id, seq)?,
+            CommandBody::ProcessNotification { notification } => {
+                let notices = &mut self.loop_mut(notification.loop_id, seq)?.notices;
+                notices.insert(header.command_id, notification.clone());
+                let digest = process::digest(notification);
+                Arc::make_mut(&mut self.notified).insert(header.command_id, digest);
+            }
             // Their consequences are events of their own (S19).
             CommandBody::CancelQueuedInput { .. }
             | CommandBody::ApproveToolCall { .. }
             | CommandBody::DenyToolCall { .. }
             | CommandBody::ProvideUserInput { .. }
             | CommandBody::Shutdown {}
-            | CommandBody::ReleaseHeldInput { .. }
-            | CommandBody::ProcessNotification { .. } => {}
+            | CommandBody::ReleaseHeldInput { .. } => {}
         }
         Ok(())
     }
@@ -241,6 +248,10 @@ impl State {
         };
         self.updated_at = event.at;
         let cause = event.cause.command_id.unwrap_or_default();
+        // A notification that any durable event answers is not brought back (S72).
+        if let Some(l) = self.loops.get_mut(&event.loop_id) {
+            l.notices.shift_remove(&cause);
+        }
         match &event.body {
             EventBody::SessionStarted { .. } => return wrong("a second SessionStarted"),
             EventBody::SessionActive {} => self.active = true,
@@ -367,6 +378,14 @@ impl State {
             EventBody::NativeSessionBound { native_session_id } => {
                 self.loop_mut(event.loop_id, seq)?.native_session_id =
                     Some(native_session_id.clone());
+            }
+            EventBody::ProcessStarted { .. }
+            | EventBody::ProcessFinished { .. }
+            | EventBody::ProcessLost { .. } => {
+                let processes = &mut self.loop_mut(event.loop_id, seq)?.processes;
+                if let Err(what) = process::apply(processes, event) {
+                    return wrong(what);
+                }
             }
             EventBody::TurnStarted { run_id, native, .. } => {
                 self.run_id = Some(*run_id);

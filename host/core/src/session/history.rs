@@ -24,7 +24,8 @@ impl History {
                 if let CommandBody::UserInput { .. }
                 | CommandBody::SubagentResult { .. }
                 | CommandBody::NativeOperation { .. }
-                | CommandBody::NativeTurn { .. } = command.body
+                | CommandBody::NativeTurn { .. }
+                | CommandBody::ProcessNotification { .. } = command.body
                 {
                     self.commands.insert(command.id());
                 }

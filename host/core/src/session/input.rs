@@ -2,6 +2,7 @@
 
 use super::live::{InvocationId, LinkId};
 use crate::abort::AbortReason;
+use crate::command::ProcessNotice;
 use crate::configuration::Configuration;
 use crate::content::{Block, Message, NewMessage, Usage};
 use crate::event::{Event, Runtime};
@@ -10,8 +11,8 @@ use crate::ids::{CommandId, GateId, HarnessId, LoopId};
 use crate::operation::{Execution, Operation};
 use crate::provider::{
     CallError, CancelledAt, ChannelError, Compaction, DelegateInfo, DelegateResult, DelegateStart,
-    DelegateTask, DelegationError, ModelSpec, NativeTurn, Outcome, Params, PromptInput,
-    StartedDelegate,
+    DelegateTask, DelegationError, IoError, ModelSpec, NativeTurn, Outcome, Params, ProgramEnd,
+    PromptInput, StartedDelegate,
 };
 use crate::refusal::Refused;
 use crate::view::OperationResult;
@@ -373,6 +374,28 @@ pub enum Input {
         /// Its number.
         id: LinkId,
     },
+    /// An instance starts a granted program that outlives it (S97).
+    StartProcess {
+        /// The loop whose instance asked.
+        loop_id: LoopId,
+        /// The harness of that instance.
+        harness: HarnessId,
+        /// The operator's name of the program.
+        program: String,
+    },
+    /// A background process ended.
+    ProcessEnded {
+        /// The loop.
+        loop_id: LoopId,
+        /// The process.
+        process_handle: String,
+        /// How.
+        end: ProgramEnd,
+    },
+    /// A process notification, perhaps said again (S97).
+    NotifyProcess(ProcessNotice),
+    /// Background processes did not end within their phase of a shutdown.
+    ProcessesExpired,
     /// Takes a queued or held input back (S46).
     Retract {
         /// Who asked.
@@ -476,8 +499,27 @@ pub enum Answer {
     Delegate(Result<DelegateAnswer, DelegationError>),
     /// A host import is refused.
     Channel(ChannelError),
+    /// The handle of a process whose start is durable, or why it may not start.
+    Process(Result<String, IoError>),
+    /// What became of a process notification.
+    Notified(Notified),
     /// Refused.
     Refused(Box<Refused>),
+}
+
+/// What became of a process notification (S97).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notified {
+    /// It is durable and waits to reach the provider.
+    Dispatched,
+    /// The same was said before; nothing follows from it.
+    Duplicate,
+    /// Something else was said before under this id; nothing follows from it.
+    Collision,
+    /// The loop's set is full, or the loop is gone: to be said again with the same id.
+    Stopped,
+    /// It is about another session; nothing was recorded.
+    WrongSession,
 }
 
 /// What a waiting gate call gets.
@@ -623,6 +665,9 @@ pub enum Effect {
     RetryWaiting,
     /// The stop of that command has ended.
     Stopped(CommandId),
+    /// Ends every background process of the session; each end comes as [`Input::ProcessEnded`], and
+    /// [`Input::ProcessesExpired`] when the bound of that phase has passed.
+    EndProcesses,
     /// The session has stopped: its instances are disposed of, and who asked is told.
     ShutDown,
     /// Feeds [`Input::BarrierExpired`] when the bound of that stop has passed (S91).

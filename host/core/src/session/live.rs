@@ -3,7 +3,9 @@
 //! It is small and cloned by each decision; streamed text is not in it (see [`super::sink`]).
 //! Nothing of it survives the process: a restore starts from [`Live::default`].
 
+use super::state::LoopState;
 use crate::abort::AbortReason;
+use crate::command::ProcessNotice;
 use crate::content::Usage;
 use crate::event::{Failure, InterruptReason};
 use crate::ids::{CommandId, GateId, HarnessId, LoopId, RunId, TurnId};
@@ -41,6 +43,8 @@ pub struct Live {
     pub claimed: BTreeSet<GateId>,
     /// What the session does in its workspace.
     pub workspace: LiveWorkspace,
+    /// Background processes are being ended before `SessionStopped` (S94).
+    pub ending_processes: bool,
     /// Last invocation number given.
     pub last_invocation: InvocationId,
 }
@@ -130,6 +134,8 @@ pub struct LiveLoop {
     pub activities: BTreeMap<LinkId, String>,
     /// Counts notifications of changed command state (G7).
     pub state_epoch: u64,
+    /// Process notifications whose dispatch ended `stopped` (S97).
+    pub undispatched: BTreeSet<CommandId>,
 }
 
 /// A claimed stop. It ends when everything in its loops has ended.
@@ -244,6 +250,7 @@ static AT_REST: LiveLoop = LiveLoop {
     announced: VecDeque::new(),
     activities: BTreeMap::new(),
     state_epoch: 0,
+    undispatched: BTreeSet::new(),
 };
 
 impl Live {
@@ -308,6 +315,24 @@ impl LiveLoop {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.owner.is_none() && !self.has_more()
+    }
+
+    /// The oldest process notification that waits to reach the provider.
+    #[must_use]
+    pub fn next_notice<'a>(&self, of: &'a LoopState) -> Option<&'a ProcessNotice> {
+        self.notices(of).next()
+    }
+
+    /// Process notifications that wait to reach the provider, in order: the bounded set of S97.
+    pub fn notices<'a>(&self, of: &'a LoopState) -> impl Iterator<Item = &'a ProcessNotice> {
+        let waits = |id: &CommandId| !self.undispatched.contains(id);
+        let waiting = of.notices.iter().filter(move |(id, _)| waits(id));
+        waiting.map(|(_, notice)| notice)
+    }
+
+    /// How many there are.
+    pub(super) fn dispatched(&self, of: &LoopState) -> usize {
+        self.notices(of).count()
     }
 
     /// Whether all that a stop aborts has ended. An announcement that is held back is none of it:

@@ -14,13 +14,15 @@ mod delegates;
 mod history;
 mod input;
 mod live;
+mod process;
 mod settings;
 mod sink;
 mod state;
 
 pub use apply::Contradiction;
 pub use decide::{
-    MAX_CHECKPOINT_WAITERS, MAX_COMPACT_WAITERS, MAX_HOST_GATES, MAX_LOOPS, MAX_SUMMARY,
+    MAX_CHECKPOINT_WAITERS, MAX_COMPACT_WAITERS, MAX_HOST_GATES, MAX_LOOPS, MAX_NOTICES,
+    MAX_SUMMARY,
 };
 pub use history::History;
 pub use input::*;
@@ -30,10 +32,10 @@ pub use sink::{Sink, SinkError};
 pub use state::*;
 
 use crate::codec::{self, CodecError, Encoded};
-use crate::command::{Command, CommandBody, DeliveryPhase};
+use crate::command::{Command, CommandBody, DeliveryPhase, ProcessNotice};
 use crate::configuration::HarnessConfiguration;
 use crate::event::{Event, Visibility};
-use crate::ids::{HarnessId, Ids, Seq};
+use crate::ids::{CommandId, HarnessId, Ids, Seq};
 use crate::provider::HarnessInfo;
 use crate::view::{RowError, SessionView, Snapshot, Status};
 use crate::workspace::CheckpointPolicy;
@@ -103,6 +105,8 @@ pub struct Cx<'a> {
     pub native_turns: bool,
     /// Inputs an inbox holds (S40).
     pub inbox: usize,
+    /// Background processes that may run in a session at a time.
+    pub processes: usize,
     /// What the session may do in its workspace.
     pub workspace: WorkspaceOffer,
 }
@@ -191,6 +195,24 @@ impl Session {
         Ok(())
     }
 
+    /// A notification whose dispatch ended `stopped` and for which there is room now: its source
+    /// says it again, with the same id (S97).
+    #[must_use]
+    pub fn notice_to_retry(&self) -> Option<ProcessNotice> {
+        let live = &self.live;
+        if live.faulted.is_some() || live.closing || live.shutdown.is_some() || self.state.stopped {
+            return None;
+        }
+        let mut open = self.state.loops.values().filter(|l| !l.closed);
+        open.find_map(|l| {
+            let live = self.live.of(l.id);
+            let stopped = |id: &CommandId| live.undispatched.contains(id);
+            let waits = l.notices.iter().find(|(id, _)| stopped(id));
+            let room = live.dispatched(l) < MAX_NOTICES;
+            waits.filter(|_| room).map(|(_, notice)| notice.clone())
+        })
+    }
+
     /// Its status, with what is only in memory.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -217,6 +239,9 @@ impl Session {
         view.checkpoint_fault.clone_from(&self.live.workspace.fault);
         let loops = self.live.loops.values();
         view.activities = loops.flat_map(|l| l.activities.values().cloned()).collect();
+        let programs = self.state.running_processes();
+        view.activities
+            .extend(programs.map(|(_, p)| format!("process {}", p.program)));
         if let Some(owner) = &self.live.of(self.state.active_loop).owner {
             view.run_id = Some(owner.run_id);
         }

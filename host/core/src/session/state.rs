@@ -5,7 +5,7 @@
 //! [`super::live`]. The saved conversation grows without bound and is kept beside it
 //! ([`super::History`]), so that a decision's outcome can be looked at before it is durable.
 
-use crate::command::Agency;
+use crate::command::{Agency, ProcessNotice, ProcessState};
 use crate::configuration::{Configuration, Drift};
 use crate::content::Block;
 use crate::event::{DeliveryState, Failure, NativeOrigin, Runtime};
@@ -16,7 +16,8 @@ use crate::ids::{
 use crate::operation::{Execution, Operation};
 use crate::provider::{InputOrigin, MAX_SETTLED, Params};
 use crate::view::{
-    LoopStanding, LoopView, QueuedInput, RowError, SessionView, Status, UncertainOperation,
+    LoopStanding, LoopView, ProcessStatus, ProcessView, QueuedInput, RowError, SessionView, Status,
+    UncertainOperation,
 };
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -25,6 +26,8 @@ use std::sync::Arc;
 
 /// Uncertain operations kept for display (S108).
 pub const MAX_UNCERTAIN: usize = 64;
+/// Ended background processes of a loop that are kept for display.
+pub const MAX_ENDED_PROCESSES: usize = 16;
 
 /// Durable state of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +82,8 @@ pub struct State {
     pub last_seq: Seq,
     /// The latest uncertain operations, oldest first.
     pub uncertain: VecDeque<UncertainOperation>,
+    /// Digest of every process notification, to tell a retry from a collision (S97).
+    pub notified: Arc<BTreeMap<CommandId, [u8; 32]>>,
 }
 
 /// Durable state of one loop.
@@ -121,6 +126,34 @@ pub struct LoopState {
     pub closed: bool,
     /// What its parent sent it, by request: all that has not settled, and the latest that has.
     pub requests: IndexMap<CommandId, DelegateRequest>,
+    /// Background processes by handle, oldest first: those that run, and the newest that ended.
+    pub processes: IndexMap<String, BackgroundProcess>,
+    /// Ends of processes that the provider has not seen, in order (S72).
+    pub notices: IndexMap<CommandId, ProcessNotice>,
+}
+
+/// A background process (S97).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackgroundProcess {
+    /// The operator's name of the program.
+    pub program: String,
+    /// When its start was written down.
+    pub started_at: Timestamp,
+    /// How it ended, if it has.
+    pub end: Option<ProcessEnd>,
+}
+
+/// How a background process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessEnd {
+    /// In a word.
+    pub state: ProcessState,
+    /// In more.
+    pub reason: String,
+    /// When it ended by itself.
+    pub exit_code: Option<i32>,
+    /// When that was written down.
+    pub at: Timestamp,
 }
 
 /// An input that waits.
@@ -261,6 +294,8 @@ impl LoopState {
             native_turns: Arc::default(),
             closed: false,
             requests: IndexMap::new(),
+            processes: IndexMap::new(),
+            notices: IndexMap::new(),
         }
     }
 
@@ -303,6 +338,34 @@ impl LoopState {
     pub(super) fn is_open_control(&self, id: CommandId) -> bool {
         let open = self.operations.get(&id);
         open.is_some_and(|o| o.execution == Some(Execution::Control))
+    }
+
+    /// Whether ends of its processes wait to be told. A closed loop is told nothing.
+    #[must_use]
+    pub fn has_notices(&self) -> bool {
+        !self.closed && !self.notices.is_empty()
+    }
+
+    /// Its background processes as a client reads them.
+    pub fn process_views(&self) -> impl Iterator<Item = ProcessView> {
+        self.processes.iter().map(|(handle, process)| {
+            let end = process.end.as_ref();
+            ProcessView {
+                process_handle: handle.clone(),
+                loop_id: self.id,
+                program: process.program.clone(),
+                status: end.map_or(ProcessStatus::Running, |e| e.state.into()),
+                exit_code: end.and_then(|e| e.exit_code),
+                reason: end.map(|e| e.reason.clone()),
+                started_at: process.started_at,
+                ended_at: end.map(|e| e.at),
+            }
+        })
+    }
+
+    /// Background processes that run, by handle.
+    pub fn running_processes(&self) -> impl Iterator<Item = (&String, &BackgroundProcess)> {
+        self.processes.iter().filter(|(_, p)| p.end.is_none())
     }
 
     /// Whether work is open in it.
@@ -374,13 +437,14 @@ impl State {
     #[must_use]
     pub fn status(&self) -> Status {
         let mut loops = self.loops.values();
+        let waits = |l: &LoopState| l.next_input().is_some() || l.has_notices();
         if self.stopped {
             Status::Stopped
         } else if self.loops.values().any(|l| !l.gates.is_empty()) {
             Status::AwaitingInput
         } else if loops.any(LoopState::is_open) {
             Status::InProgress
-        } else if self.loops.values().any(|l| l.next_input().is_some()) {
+        } else if self.loops.values().any(waits) {
             Status::Queued
         } else {
             self.settled
@@ -410,6 +474,8 @@ impl State {
                 || !l.gates.is_empty()
                 || !l.inbox.is_empty()
                 || !l.compact_waiters.is_empty()
+                || l.has_notices()
+                || l.running_processes().next().is_some()
         };
         !self.host_gates.is_empty() || self.loops.values().any(open)
     }
@@ -431,6 +497,7 @@ impl State {
                 || l.inbox.iter().any(|w| !w.held && !w.redeliver)
                 || l.requests.values().any(owes)
                 || !l.compact_waiters.is_empty()
+                || l.running_processes().next().is_some()
         };
         let failed = self.restore_error.is_some() && !self.stopped;
         let asked = !self.host_gates.is_empty();
@@ -463,6 +530,21 @@ impl State {
         let mut gates: Vec<Gate> = of_loops.chain(self.host_gates.values()).cloned().collect();
         gates.sort_by_key(|g| g.opened_at);
         gates
+    }
+
+    /// Background processes that run, over all loops.
+    pub fn running_processes(&self) -> impl Iterator<Item = (&String, &BackgroundProcess)> {
+        self.loops.values().flat_map(LoopState::running_processes)
+    }
+
+    /// Background processes of all loops as a client reads them: those that run, and the newest
+    /// that ended, oldest first in each loop.
+    #[must_use]
+    pub fn process_views(&self) -> Vec<ProcessView> {
+        self.loops
+            .values()
+            .flat_map(LoopState::process_views)
+            .collect()
     }
 
     /// Its loops as a client reads them.

@@ -6,7 +6,7 @@ use crate::samples::{
     turn, usage,
 };
 use harness_core::codec::{CodecError, decode_event, encode_ephemeral, encode_event};
-use harness_core::command::{Agency, Cause};
+use harness_core::command::{Agency, Cause, ProcessState};
 use harness_core::configuration::{Configuration, HarnessConfiguration};
 use harness_core::content::{Part, Role};
 use harness_core::event::{
@@ -242,6 +242,38 @@ fn bodies() -> Vec<(&'static str, EventBody)> {
             "NativeSessionBound",
             EventBody::NativeSessionBound {
                 native_session_id: "n-1".into(),
+            },
+        ),
+        (
+            "ProcessStarted",
+            EventBody::ProcessStarted {
+                process_handle: "build".into(),
+                program: "make".into(),
+            },
+        ),
+        (
+            "ProcessFinished",
+            EventBody::ProcessFinished {
+                process_handle: "build".into(),
+                state: ProcessState::Failed,
+                reason: "exit code 2".into(),
+                exit_code: Some(2),
+            },
+        ),
+        (
+            "ProcessFinished-stopped",
+            EventBody::ProcessFinished {
+                process_handle: "build".into(),
+                state: ProcessState::Stopped,
+                reason: "it was stopped".into(),
+                exit_code: None,
+            },
+        ),
+        (
+            "ProcessLost",
+            EventBody::ProcessLost {
+                process_handle: "build".into(),
+                reason: "its host was lost".into(),
             },
         ),
         (
@@ -546,6 +578,8 @@ fn s60_class_scope_and_visibility_are_those_of_the_table() {
         "CompactionCommitted",
         "CompactionRejected",
         "LoopTombstoned",
+        "ProcessFinished",
+        "ProcessLost",
     ];
     let ephemeral = [
         "TokenDelta",

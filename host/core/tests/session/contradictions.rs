@@ -5,7 +5,7 @@ use crate::support::{Sim, completed, restore_of};
 use harness_core::command::Cause;
 use harness_core::event::{Event, EventBody, InterruptReason};
 use harness_core::ids::{CommandId, EventId, LoopId, RunId, TurnId};
-use harness_core::provider::Outcome;
+use harness_core::provider::{Outcome, ProgramEnd};
 use harness_core::session::{Record, Session};
 use harness_core::view::OutcomeStatus;
 use uuid::Uuid;
@@ -209,4 +209,25 @@ fn s75_a_loop_and_a_session_begin_once() {
         EventBody::InputQueued {},
     );
     refuse(&sim, ephemeral, "an ephemeral event");
+}
+
+#[test]
+fn s75_a_process_ends_once_after_its_start() {
+    let ended = |handle: &str| EventBody::ProcessLost {
+        process_handle: handle.into(),
+        reason: "lost".into(),
+    };
+    let mut sim = idle().sim;
+    let handle = sim.process("make");
+    let unknown = event(&sim, TurnId::ZERO, Cause::default(), ended("404"));
+    refuse(&sim, unknown, "does not run");
+    let twice = EventBody::ProcessStarted {
+        process_handle: handle.clone(),
+        program: "make".into(),
+    };
+    let twice = event(&sim, TurnId::ZERO, Cause::default(), twice);
+    refuse(&sim, twice, "starts twice");
+    sim.process_ended(&handle, ProgramEnd::Stopped);
+    let again = event(&sim, TurnId::ZERO, Cause::default(), ended(&handle));
+    refuse(&sim, again, "does not run");
 }

@@ -32,6 +32,7 @@ mod matrix_workspace;
 mod native;
 mod operations;
 mod outcomes;
+mod processes;
 mod property;
 mod queue;
 mod refusals;

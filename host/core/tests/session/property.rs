@@ -9,15 +9,17 @@
 use crate::acts::{Act, Pick, act};
 use crate::support::{LOOP, Sim, completed, form, patch, permission, refused, stopped};
 use harness_core::abort::AbortReason;
+use harness_core::command::{Command, CommandBody};
 use harness_core::content::{NewMessage, Part, Role};
 use harness_core::gate::{Field, FieldKind, GateReply, HostAsk};
 use harness_core::ids::{CommandId, GateId, LoopId};
 use harness_core::operation::Execution;
 use harness_core::provider::{
-    CallError, ChannelError, Compaction, NativeTurn, Outcome, Params, Refusal, TurnStart,
+    CallError, ChannelError, Compaction, InputOrigin, IoError, NativeTurn, Outcome, Params,
+    ProgramEnd, Refusal, TurnStart,
 };
 use harness_core::session::{
-    Answer, DelegateAct, Effect, Input, InvocationId, Invoked, Kind, LoopState, Reserve,
+    Answer, DelegateAct, Effect, Input, InvocationId, Invoked, Kind, LoopState, Record, Reserve,
     WorkspaceJob,
 };
 use harness_core::view::Status;
@@ -31,6 +33,17 @@ struct Life {
     /// Operations reserved in this life of the host.
     reserved: Vec<CommandId>,
     link: u64,
+}
+
+/// Background processes that run.
+fn running(sim: &Sim) -> Vec<(LoopId, String)> {
+    let loops = sim.session.state.loops.values();
+    loops
+        .flat_map(|l| {
+            l.running_processes()
+                .map(|(handle, _)| (l.id, handle.clone()))
+        })
+        .collect()
 }
 
 fn pick<T: Clone>(of: &[T], at: Pick) -> Option<T> {
@@ -502,6 +515,41 @@ impl Life {
                 sim.feed(Input::StateChanged(LOOP));
             }
             Act::Ids { broken } => sim.ids.broken = broken,
+            Act::ProcessStarts(at) => {
+                let loop_id = sim.nth_loop(at);
+                sim.try_process(loop_id, "make");
+            }
+            Act::ProcessEnds { pick: at, how } => {
+                if let Some((loop_id, process_handle)) = pick(&running(sim), at) {
+                    let ends = [
+                        ProgramEnd::Exited(0),
+                        ProgramEnd::Exited(137),
+                        ProgramEnd::Stopped,
+                        ProgramEnd::Lost,
+                        ProgramEnd::NotStarted(IoError::NotFound("make".into())),
+                    ];
+                    sim.feed(Input::ProcessEnded {
+                        loop_id,
+                        process_handle,
+                        end: ends[how].clone(),
+                    });
+                }
+            }
+            Act::ProcessesExpire => {
+                sim.feed(Input::ProcessesExpired);
+            }
+            Act::SaidAgain(at) => {
+                let said = sim.journal.iter().filter_map(|record| match record {
+                    Record::Command(Command {
+                        body: CommandBody::ProcessNotification { notification },
+                        ..
+                    }) => Some(notification.clone()),
+                    _ => None,
+                });
+                if let Some(notice) = pick(&said.collect::<Vec<_>>(), at) {
+                    sim.feed(Input::NotifyProcess(notice));
+                }
+            }
             Act::DiskFull => sim.disk_full = true,
             Act::Shutdown => {
                 let origin = sim.origin();
@@ -524,6 +572,42 @@ impl Life {
         self.sim.crash();
         self.prepared.clear();
         self.reserved.clear();
+    }
+
+    /// Every loop hears of the ends of its processes.
+    fn tell_all(&mut self) {
+        for _ in 0..500 {
+            if let Some(invocation) = self.in_flight().first().copied() {
+                if self
+                    .sim
+                    .session
+                    .live
+                    .invocation(invocation)
+                    .unwrap()
+                    .started
+                {
+                    self.sim.done(invocation, Ok(Outcome::default()));
+                } else {
+                    self.sim.started(invocation, Ok(Params::new()));
+                }
+            } else if self.sim.session.status() == Status::Queued {
+                self.sim.slot_comes_free();
+            } else {
+                break;
+            }
+        }
+        let untold = self
+            .sim
+            .session
+            .state
+            .loops
+            .values()
+            .map(|l| l.notices.len());
+        assert_eq!(untold.sum::<usize>(), 0, "every end is told");
+        assert!(
+            running(&self.sim).is_empty(),
+            "what was lost is known to be"
+        );
     }
 
     /// Everything that runs comes to its end; then nothing may be left over.
@@ -571,11 +655,11 @@ impl Life {
                 );
             }
         }
-        let sent = |e: &&Effect| {
-            matches!(
-                e,
-                Effect::StartPrompt { .. } | Effect::Invoke { .. } | Effect::Adopt { .. }
-            )
+        // The end of a process is told again to who was not told (S72); nothing else is.
+        let sent = |e: &&Effect| match e {
+            Effect::StartPrompt { input, .. } => input.origin == InputOrigin::User,
+            Effect::Invoke { .. } | Effect::Adopt { .. } => true,
+            _ => false,
         };
         let calls = self.sim.effects.iter().filter(sent).count();
         let loops = self.sim.session.state.loops.values();
@@ -587,6 +671,8 @@ impl Life {
         let sim = &self.sim;
         let sends = sim.effects.iter().filter(sent).count() - calls;
         assert!(sends == 0 || redelivers, "a restart sends nothing");
+        self.tell_all();
+        let sim = &self.sim;
         let settled = [
             Status::Completed,
             Status::Failed,

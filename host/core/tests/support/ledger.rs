@@ -4,7 +4,7 @@ use super::{Sim, reread};
 use harness_core::command::{CommandBody, DeliveryPhase};
 use harness_core::event::{Event, EventBody};
 use harness_core::ids::{CommandId, EventId, LoopId, TurnId};
-use harness_core::session::{Kind, LoopState, Record, RequestStage, Session};
+use harness_core::session::{Kind, LoopState, MAX_NOTICES, Record, RequestStage, Session};
 use harness_core::view::Status;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,8 @@ pub(crate) struct Ledger {
     turns: BTreeMap<TurnId, bool>,
     /// Loops with an open turn.
     open: BTreeSet<LoopId>,
+    /// Process notifications, and what answered them.
+    notices: BTreeMap<CommandId, Option<&'static str>>,
     /// `Compact` commands, and whether they were answered.
     compacts: BTreeMap<CommandId, bool>,
     /// Delegate requests, and whether their end is written.
@@ -38,6 +40,7 @@ impl Ledger {
             operations: BTreeMap::new(),
             turns: BTreeMap::new(),
             open: BTreeSet::new(),
+            notices: BTreeMap::new(),
             compacts: BTreeMap::new(),
             requests: BTreeMap::new(),
             handed_back: BTreeSet::new(),
@@ -63,6 +66,10 @@ impl Ledger {
                 CommandBody::UserInput { .. } if command.header.cause.loop_id.is_some() => {}
                 CommandBody::UserInput { .. } => {
                     self.inputs.insert(command.id(), None);
+                }
+                CommandBody::ProcessNotification { .. } => {
+                    let earlier = self.notices.insert(command.id(), None);
+                    assert_eq!(earlier, None, "an end is told once (S97)");
                 }
                 CommandBody::SubagentResult { .. } => {
                     self.inputs.insert(command.id(), None);
@@ -139,7 +146,11 @@ impl Ledger {
     }
 
     fn resolve(&mut self, input: CommandId, how: &'static str) {
-        if let Some(resolution) = self.inputs.get_mut(&input) {
+        let input_or_notice = match self.inputs.get_mut(&input) {
+            Some(input) => Some(input),
+            None => self.notices.get_mut(&input),
+        };
+        if let Some(resolution) = input_or_notice {
             assert_eq!(
                 *resolution, None,
                 "input {input} is resolved once (S45), again by {how}"
@@ -151,6 +162,11 @@ impl Ledger {
     /// What the journal says an input became.
     pub(crate) fn resolution(&self, input: CommandId) -> Option<&'static str> {
         self.inputs.get(&input).copied().flatten()
+    }
+
+    /// What the journal says became of a process notification; `None` before it was said.
+    pub(crate) fn notice(&self, id: CommandId) -> Option<Option<&'static str>> {
+        self.notices.get(&id).copied()
     }
 
     /// Inputs without resolution.
@@ -223,8 +239,19 @@ impl Ledger {
             waiting,
             "what has no resolution waits (S45)"
         );
+        let untold = self.notices.iter().filter(|(_, how)| how.is_none());
+        let kept = state.loops.values().flat_map(|l| l.notices.keys().copied());
+        assert_eq!(
+            untold.map(|(id, _)| *id).collect::<BTreeSet<_>>(),
+            kept.collect::<BTreeSet<_>>(),
+            "what nothing answered waits to be delivered (S72)"
+        );
         let mut gates = BTreeSet::new();
         for l in state.loops.values() {
+            assert!(
+                live.of(l.id).notices(l).count() <= MAX_NOTICES,
+                "the set of notifications is bounded (S97)"
+            );
             let owner = live.of(l.id).owner.as_ref();
             assert_eq!(
                 l.turn.as_ref().map(|t| t.turn_id),
@@ -287,7 +314,8 @@ impl Ledger {
 
     fn status(&self, sim: &Sim) {
         let (state, live) = (&sim.session.state, &sim.session.live);
-        let unheld = state.queued_inputs().iter().any(|q| !q.held);
+        let notices = state.loops.values().any(LoopState::has_notices);
+        let unheld = notices || state.queued_inputs().iter().any(|q| !q.held);
         if state.stopped {
             assert_eq!(sim.session.status(), Status::Stopped);
             assert!(

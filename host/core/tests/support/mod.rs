@@ -77,6 +77,8 @@ pub(crate) struct Sim {
     pub(crate) policy: CheckpointPolicy,
     pub(crate) no_snapshots: Option<&'static str>,
     pub(crate) snapped: BTreeMap<CommandId, Snapped>,
+    /// Background processes that may run at a time.
+    pub(crate) processes: usize,
     /// The next append fails.
     pub(crate) disk_full: bool,
     /// Every effect so far, in order.
@@ -192,6 +194,7 @@ impl Sim {
             policy: CheckpointPolicy::Off,
             no_snapshots: None,
             snapped: BTreeMap::new(),
+            processes: 4,
             disk_full: false,
             effects: Vec::new(),
             results: BTreeMap::new(),
@@ -224,6 +227,7 @@ impl Sim {
                     unsupported: self.no_snapshots,
                     policy: self.policy,
                 },
+                processes: self.processes,
             },
         )
     }
@@ -245,6 +249,10 @@ impl Sim {
             let before = (self.journal.len(), self.effects.len());
             let live = self.session.live.clone();
             self.step(Input::Advance);
+            // The source of a notification that found no room says it again (S97).
+            if let Some(notice) = self.session.notice_to_retry() {
+                self.step(Input::NotifyProcess(notice));
+            }
             if before == (self.journal.len(), self.effects.len()) && live == self.session.live {
                 self.ledger.at_rest(self);
                 return answer;

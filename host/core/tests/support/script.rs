@@ -1,6 +1,7 @@
 //! Words that tests are written in: what clients and providers do, and how they look at it.
 
 use super::{HARNESS, LOOP, Resolved, Sim, full, reference};
+use harness_core::command::{Command, CommandBody};
 use harness_core::content::{Block, Message, Part, Role};
 use harness_core::event::{Event, EventBody};
 use harness_core::gate::{GateAsk, GateReply};
@@ -8,7 +9,7 @@ use harness_core::ids::{CommandId, GateId, LoopId, MessageId, RunId};
 use harness_core::operation::{Execution, Operation};
 use harness_core::provider::{
     CallError, ChannelError, Compaction, DelegateStart, DelegateTask, DelegationError, NativeTurn,
-    Outcome, ParamValue, Params, TurnStart,
+    Outcome, ParamValue, Params, ProgramEnd, TurnStart,
 };
 use harness_core::refusal::Refused;
 use harness_core::session::{
@@ -444,6 +445,46 @@ impl Sim {
 
     pub(crate) fn announced(&self, id: LinkId) -> Option<&Result<(), ChannelError>> {
         self.announcements.get(&id)
+    }
+
+    /// A background process whose start is durable.
+    pub(crate) fn process(&mut self, program: &str) -> String {
+        match self.try_process(LOOP, program) {
+            Answer::Process(Ok(handle)) => handle,
+            other => panic!("not started: {other:?}"),
+        }
+    }
+
+    pub(crate) fn try_process(&mut self, loop_id: LoopId, program: &str) -> Answer {
+        self.feed(Input::StartProcess {
+            loop_id,
+            harness: HARNESS.parse().unwrap(),
+            program: program.into(),
+        })
+    }
+
+    pub(crate) fn process_ended(&mut self, handle: &str, end: ProgramEnd) -> Answer {
+        self.feed(Input::ProcessEnded {
+            loop_id: LOOP,
+            process_handle: handle.into(),
+            end,
+        })
+    }
+
+    /// Id of the notification of that process.
+    pub(crate) fn notice_of(&self, handle: &str) -> CommandId {
+        let said = |record: &Record| match record {
+            Record::Command(Command {
+                body: CommandBody::ProcessNotification { notification },
+                ..
+            }) => Some(notification.clone()).filter(|n| n.process_handle == handle),
+            _ => None,
+        };
+        self.journal
+            .iter()
+            .find_map(said)
+            .expect("it was said")
+            .command_id
     }
 
     // ---- looking ----------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #![allow(unreachable_pub, reason = "generated code re-exports the handles")]
 
 pub mod abort;
+mod background;
 pub mod channel;
 pub mod delegation;
 pub mod http;
@@ -23,7 +24,7 @@ use crate::bindings::harness::provider::types as wit;
 use crate::grants::Grants;
 use crate::instance::ctx::{Ctx, HasCtx};
 use crate::native::http::Http;
-use crate::native::process::Processes;
+use crate::native::process::{Backgrounds, Processes};
 use wasmtime::component::Linker;
 
 /// What an import answers: a trap of the store, a typed refusal, or a value.
@@ -33,6 +34,8 @@ pub(crate) type Answer<T> = wasmtime::Result<Result<T, wit::ChannelError>>;
 pub(crate) struct Native {
     /// Interface `process`.
     pub(crate) processes: Option<Processes>,
+    /// Interface `background`.
+    pub(crate) backgrounds: Option<Backgrounds>,
     /// Interface `http`.
     pub(crate) http: Option<Http>,
 }
@@ -53,6 +56,9 @@ pub(crate) fn linker(engine: &wasmtime::Engine, grants: &Grants) -> wasmtime::Re
     }
     if !grants.process.is_empty() {
         provider::process::add_to_linker::<_, HasCtx>(&mut linker, |ctx| ctx)?;
+    }
+    if grants.allows("background") {
+        provider::background::add_to_linker::<_, HasCtx>(&mut linker, |ctx| ctx)?;
     }
     if !grants.http.is_empty() {
         provider::http::add_to_linker::<_, HasCtx>(&mut linker, |ctx| ctx)?;

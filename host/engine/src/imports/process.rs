@@ -39,7 +39,7 @@ pub(super) fn belongs_to<T: Send>(
 }
 
 /// The root of the instance's own local workspace, when the guest names that one.
-fn root(
+pub(super) fn root(
     own: Option<Workspace>,
     named: Option<wit::Workspace>,
 ) -> std::result::Result<Option<PathBuf>, IoError> {

@@ -22,6 +22,8 @@ pub(crate) struct Ctx {
     pub(crate) host: Arc<dyn InstanceHost>,
     /// Room for pending state calls.
     pub(crate) state_calls: Arc<Semaphore>,
+    /// Room for pending calls about background processes.
+    pub(crate) background_calls: Arc<Semaphore>,
     /// Its granted programs and origins.
     pub(crate) native: crate::imports::Native,
 }

@@ -200,6 +200,7 @@ fn store(
         shared: shared.clone(),
         host,
         state_calls: Arc::new(Semaphore::new(limits.pending_calls)),
+        background_calls: Arc::new(Semaphore::new(limits.pending_calls)),
         native,
     };
     let mut store = Store::new(installed.engine.wasmtime(), ctx);

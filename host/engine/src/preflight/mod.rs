@@ -9,7 +9,7 @@ mod table;
 
 pub use table::{ImportRow, Offer};
 
-use crate::grants::Grants;
+use crate::grants::{Grants, ProcessGrant};
 use std::fmt::Write as _;
 use surface::{Surface, read};
 
@@ -192,7 +192,7 @@ fn nearest(import: &str) -> String {
     } else if import.starts_with(PACKAGE) {
         let _ = write!(
             text,
-            "; `{PACKAGE}@{CONTRACT}` has types, host, state, delegation, process and http"
+            "; `{PACKAGE}@{CONTRACT}` has types, host, state, delegation, process, background and http"
         );
     }
     text
@@ -203,6 +203,9 @@ fn how(interface: &str) -> &'static str {
         "state" => "`[provider.grants.state]`",
         "delegation" => "`[provider.grants.delegation]`",
         "process" => "`[provider.grants.process.<name>]`, a table for each program",
+        "background" => {
+            "`background = true` in a `[provider.grants.process.<name>]`, for each program that may"
+        }
         "http" => "`[provider.grants.http.\"<origin>\"]`, a table for each origin",
         _ => "`[provider.grants]`",
     }
@@ -263,14 +266,7 @@ pub fn preflight(
         exports,
         memory,
     } = read(bytes)?;
-    let granted = |interface: &str| {
-        grants.map(|grants| match interface {
-            "state" => grants.state.is_some(),
-            "delegation" => grants.delegation.is_some(),
-            "process" => !grants.process.is_empty(),
-            _ => !grants.http.is_empty(),
-        })
-    };
+    let granted = |interface: &str| grants.map(|grants| grants.allows(interface));
     let mut problems = Vec::new();
     let mut contract = None;
     let mut rows = Vec::new();
@@ -283,11 +279,13 @@ pub fn preflight(
                         Offer::OtherVersion(format!("{PACKAGE}/{interface}@{CONTRACT}"))
                     }
                     "types" | "host" => Offer::Always,
-                    "state" | "delegation" | "process" | "http" => match granted(interface) {
-                        None => Offer::NeedsGrant(how(interface)),
-                        Some(true) => Offer::Granted,
-                        Some(false) => Offer::NotGranted(how(interface)),
-                    },
+                    "state" | "delegation" | "process" | "background" | "http" => {
+                        match granted(interface) {
+                            None => Offer::NeedsGrant(how(interface)),
+                            Some(true) => Offer::Granted,
+                            Some(false) => Offer::NotGranted(how(interface)),
+                        }
+                    }
                     _ => Offer::Unknown,
                 }
             }
@@ -346,12 +344,16 @@ pub fn preflight(
         }
         _ => {}
     }
-    for interface in ["state", "delegation", "process", "http"] {
-        let imported = imports
-            .iter()
-            .filter_map(|name| contract_name(name))
-            .any(|(i, _)| i == interface);
-        if granted(interface) == Some(true) && !imported {
+    let imported = |interface: &str| {
+        let names = imports.iter().filter_map(|name| contract_name(name));
+        names.map(|(i, _)| i).any(|i| i == interface)
+    };
+    // A program that may run in the background is of use without `process` too.
+    let foreground = |program: &ProcessGrant| !program.background || !imported("background");
+    let only_background = grants.is_some_and(|g| !g.process.values().any(foreground));
+    for interface in ["state", "delegation", "process", "background", "http"] {
+        let used = imported(interface) || interface == "process" && only_background;
+        if granted(interface) == Some(true) && !used {
             problems.push(LoadError::UnusedGrant {
                 interface: interface.to_owned(),
             });

@@ -1,5 +1,5 @@
 use super::*;
-use crate::grants::{HttpGrant, StateGrant};
+use crate::grants::{HttpGrant, ProcessCwd, StateGrant};
 use std::collections::BTreeMap;
 
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
@@ -136,6 +136,38 @@ fn grants_and_imports_must_agree() {
         Some(&grants),
         &["unused_grant"],
     );
+    // A program of the background is of use to `background` alone, one of the foreground is not.
+    let program = |background| ProcessGrant {
+        command: vec!["/bin/true".into()],
+        env: BTreeMap::new(),
+        cwd: ProcessCwd::Workspace,
+        background,
+    };
+    let granted = |programs: &[bool]| Grants {
+        process: programs
+            .iter()
+            .enumerate()
+            .map(|(at, background)| (format!("p{at}"), program(*background)))
+            .collect(),
+        ..Grants::default()
+    };
+    let background = "harness:provider/background@0.1.0";
+    let process = "harness:provider/process@0.1.0";
+    for (imports, programs, problems) in [
+        (vec![background], vec![true], vec![]),
+        (vec![background, process], vec![true, false], vec![]),
+        (
+            vec![background],
+            vec![false],
+            vec!["not_granted", "unused_grant"],
+        ),
+        (vec![background], vec![true, false], vec!["unused_grant"]),
+        (vec![process], vec![true], vec!["unused_grant"]),
+        (vec![process], vec![false], vec![]),
+        (vec![background], vec![], vec!["not_granted"]),
+    ] {
+        check(&imports, &[PROVIDER], Some(&granted(&programs)), &problems);
+    }
     // Without grants to compare with, the need is only told.
     let report = check(&imports, &[PROVIDER], None, &[]);
     assert!(report.to_string().contains("with a grant"), "{report}");

@@ -36,6 +36,7 @@ async fn host() -> Result<(), String> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("usage: native-host DIRECTORY COMMAND…")?;
     let grant = ProcessGrant {
+        background: false,
         command: args.collect(),
         env: BTreeMap::from([(
             "PATH".to_owned(),

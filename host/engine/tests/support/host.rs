@@ -5,8 +5,9 @@ use harness_core::abort::{AbortHandle, AbortSignal};
 use harness_core::content::{Message, NewMessage, Part, Role, Usage};
 use harness_core::gate::{ApprovalDecision, ApprovalRequest, FormAnswer, QuestionForm};
 use harness_core::provider::{
-    Activity, BoxFuture, Channel, ChannelError, Delegation, DiscoveryContext, InstanceHost,
-    NativeTurn, OperationContext, PromptInput, WriterId,
+    Activity, Background, BoxFuture, Channel, ChannelError, Delegation, DiscoveryContext,
+    InstanceHost, IoError, NativeTurn, OperationContext, Process, ProcessInfo, ProcessOutput,
+    Program, PromptInput, WriterId,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -196,6 +197,8 @@ pub(crate) struct TestHost {
     /// Most announcements that were decided at the same time.
     pub(crate) concurrent: AtomicUsize,
     pending: AtomicUsize,
+    /// Background processes of the session; at most four run.
+    pub(crate) background: TestBackground,
 }
 
 impl TestHost {
@@ -210,6 +213,7 @@ impl TestHost {
             hold: Mutex::default(),
             concurrent: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
+            background: TestBackground::default(),
         }
     }
 }
@@ -272,5 +276,82 @@ impl InstanceHost for TestHost {
     }
     fn state_changed(&self) {
         self.changed.fetch_add(1, Ordering::SeqCst);
+    }
+    fn background(&self) -> Option<&dyn Background> {
+        self.session.then_some(&self.background)
+    }
+}
+
+/// A session's side of background processes: starts what it is given and keeps it.
+#[derive(Default)]
+pub(crate) struct TestBackground {
+    pub(crate) running: Mutex<Vec<Arc<dyn Process>>>,
+}
+
+impl TestBackground {
+    fn of(&self, handle: &str) -> Result<Arc<dyn Process>, IoError> {
+        let running = self.running.lock().unwrap();
+        let at = handle.parse::<usize>().ok();
+        let found = at.and_then(|at| running.get(at)).cloned();
+        found.ok_or_else(|| IoError::NotFound("no such process".into()))
+    }
+
+    fn described(&self, at: usize) -> ProcessInfo {
+        use harness_core::view::{ProcessStatus, ProcessView};
+        ProcessInfo {
+            process: ProcessView {
+                process_handle: at.to_string(),
+                loop_id: harness_core::ids::LoopId::ZERO,
+                program: "flood".into(),
+                status: ProcessStatus::Running,
+                exit_code: None,
+                reason: None,
+                started_at: "2026-03-01T09:00:00Z".parse().unwrap(),
+                ended_at: None,
+            },
+            written: self.of(&at.to_string()).ok().map(|p| p.written()),
+        }
+    }
+}
+
+impl Background for TestBackground {
+    fn start(&self, program: Box<dyn Program>) -> BoxFuture<'_, Result<String, IoError>> {
+        Box::pin(async move {
+            if self.running.lock().unwrap().len() >= 4 {
+                return Err(IoError::Limit("4 background processes run".into()));
+            }
+            let process = program.start().await?;
+            let mut running = self.running.lock().unwrap();
+            running.push(process);
+            Ok((running.len() - 1).to_string())
+        })
+    }
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ProcessInfo>, IoError>> {
+        Box::pin(async {
+            // Not at once, so that calls can be pending beside each other.
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            let many = self.running.lock().unwrap().len();
+            Ok((0..many).map(|at| self.described(at)).collect())
+        })
+    }
+    fn info(&self, handle: String) -> BoxFuture<'_, Result<ProcessInfo, IoError>> {
+        Box::pin(async move {
+            self.of(&handle)?;
+            Ok(self.described(handle.parse().unwrap()))
+        })
+    }
+    fn read(
+        &self,
+        handle: String,
+        from: u64,
+        max: usize,
+    ) -> BoxFuture<'_, Result<ProcessOutput, IoError>> {
+        Box::pin(async move { Ok(self.of(&handle)?.read(from, max)) })
+    }
+    fn stop(&self, handle: String) -> BoxFuture<'_, Result<(), IoError>> {
+        Box::pin(async move {
+            self.of(&handle)?.stop();
+            Ok(())
+        })
     }
 }

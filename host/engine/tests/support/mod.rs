@@ -14,7 +14,7 @@ mod store;
 
 pub(crate) use delegation::TestDelegation;
 pub(crate) use guests::puppet;
-pub(crate) use host::{Gate, TestChannel, TestHost};
+pub(crate) use host::{Gate, TestBackground, TestChannel, TestHost};
 pub(crate) use machine::{alone, shared};
 pub(crate) use store::MemoryState;
 
@@ -76,6 +76,7 @@ pub(crate) fn spec(config: &[(&str, &str)]) -> ProviderSpec {
     spec.limits = limits();
     spec.grants.state = Some(StateGrant { max_bytes: 1024 });
     let cat = ProcessGrant {
+        background: false,
         command: vec!["cat".into()],
         env: [("PATH".to_owned(), Secret::new("/usr/bin:/bin"))].into(),
         cwd: ProcessCwd::Path("/".into()),

@@ -107,6 +107,7 @@ impl Actor {
                     let _ = waiter.send(Ok(true));
                 }
             }
+            Effect::EndProcesses => self.end_processes_in_time(),
             Effect::ShutDown => self.end_instances(),
             Effect::WatchBarrier(command_id) => self.watch_barrier(command_id),
             Effect::NotifyState(loop_id) => self.notify_state(loop_id),
@@ -207,8 +208,10 @@ impl Actor {
         if live.closing && !runs && !self.closes.is_empty() {
             let closes = std::mem::take(&mut self.closes);
             let ended = self.dispose_all(AbortReason::Shutdown);
+            let processes = self.end_processes();
             tokio::spawn(async move {
                 ended.await;
+                processes.await;
                 for close in closes {
                     let _ = close.send(());
                 }

@@ -87,6 +87,7 @@ impl Actor {
         let harness = self.deps.harnesses.get(&harness_id);
         let link = Arc::new(SessionLink::new(
             loop_id,
+            harness_id.clone(),
             self.mailbox.clone(),
             signals,
             self.published.clone(),

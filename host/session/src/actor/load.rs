@@ -122,6 +122,7 @@ pub(super) async fn assemble(
         last_announcement: 0,
         waits: Default::default(),
         stops: BTreeMap::new(),
+        processes: Vec::new(),
         closes: Vec::new(),
         shutting: Default::default(),
         uses: lanes.uses,
@@ -273,7 +274,9 @@ impl Actor {
         if works || !live.stops.is_empty() || activities {
             return Err(Refused::SessionBusy("the session is live; stop it first"));
         }
+        let processes = self.end_processes();
         self.dispose_all(AbortReason::OwnerStopped).await;
+        processes.await;
         match self.deps.journal.delete(self.id).await {
             Ok(()) | Err(JournalError::NotFound { .. }) => {
                 self.deleted = true;

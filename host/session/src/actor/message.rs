@@ -1,7 +1,7 @@
 //! What an actor is told.
 
-use super::Opened;
 use super::delegates::Ended;
+use super::{Opened, ProcessMsg};
 use crate::fanout::Feed;
 use crate::filter::EventFilter;
 use crate::requests::{Delivery, Keyed, OpenGate, ShutDown};
@@ -253,6 +253,8 @@ pub(crate) enum Msg {
         response: StoredResponse,
         reply: oneshot::Sender<()>,
     },
+    /// About background processes.
+    Process(ProcessMsg),
     /// Delete the session; refused while it is live.
     Delete {
         reply: oneshot::Sender<Result<(), Refused>>,

@@ -14,6 +14,7 @@ mod host_gates;
 mod instance;
 mod load;
 mod message;
+mod processes;
 mod publish;
 mod restore;
 mod seat;
@@ -25,6 +26,7 @@ mod workspace;
 pub(crate) use host_gates::Opened;
 pub(crate) use load::{Birth, Origin as Source};
 pub(crate) use message::*;
+pub(crate) use processes::ProcessMsg;
 
 use crate::deps::Deps;
 use crate::drift::configuration;
@@ -47,6 +49,7 @@ use harness_core::session::{
 };
 use harness_journal::{Epoch, IdempotencyScope};
 use host_gates::HostSlot;
+use processes::Kept;
 use seat::{PendingStop, Seat};
 use shutdown::Shutting;
 use std::collections::{BTreeMap, VecDeque};
@@ -110,6 +113,8 @@ pub(crate) struct Actor {
     /// Calls that wait for a delegate's result.
     waits: Waits,
     stops: BTreeMap<CommandId, PendingStop>,
+    /// Background processes that it started, and the newest of them that ended.
+    processes: Vec<Kept>,
     closes: Vec<oneshot::Sender<()>>,
     shutting: Shutting,
     uses: Arc<Uses>,
@@ -390,6 +395,7 @@ impl Actor {
             Msg::Delete { reply } => {
                 let _ = reply.send(self.delete().await);
             }
+            Msg::Process(message) => self.process(message).await,
             Msg::Shutdown { origin, reply } => self.shut_down(origin, reply).await,
             Msg::ShutdownExpired => self.shutdown_expired().await,
             Msg::ShutDown { in_time } => self.answer_shutdown(in_time),
@@ -453,7 +459,12 @@ impl Actor {
                 && decision.effects.is_empty()
                 && decision.live == self.session.live;
             if idle {
-                break;
+                // The source of a notification that found no room says it again (S97).
+                match self.session.notice_to_retry() {
+                    Some(notice) => drop(self.step(Input::NotifyProcess(notice), Vec::new()).await),
+                    None => break,
+                }
+                continue;
             }
             // A failed append has left its fault among what the actor owes itself.
             let _ = self.execute(decision, Vec::new()).await;
@@ -493,6 +504,7 @@ impl Actor {
             native_turns: self.deps.config.native_turns,
             inbox: self.deps.config.inbox,
             workspace,
+            processes: self.deps.config.background_processes,
         };
         self.session.decide(input, &mut cx)
     }
@@ -510,7 +522,10 @@ impl Actor {
         };
         match input {
             Input::Advance => state.loops.values().any(|l| {
-                let waits = l.next_input().is_some() || !live.of(l.id).announced.is_empty();
+                let of = live.of(l.id);
+                let waits = l.next_input().is_some()
+                    || of.next_notice(l).is_some()
+                    || !of.announced.is_empty();
                 waits && free(l.id)
             }),
             Input::Reserve(reserve) => {

@@ -54,7 +54,9 @@ impl Actor {
         for (loop_id, seat) in &self.seats {
             let of = self.session.state.loops.get(loop_id);
             let first = of.and_then(|l| l.inbox.iter().find(|w| !w.held));
-            let waits = first.is_some_and(|w| !w.no_fold);
+            let said = first.is_some_and(|w| !w.no_fold);
+            let live = self.session.live.of(*loop_id);
+            let waits = said || of.is_some_and(|l| live.next_notice(l).is_some());
             seat.input_waits
                 .send_if_modified(|now| std::mem::replace(now, waits) != waits);
         }

@@ -86,7 +86,7 @@ async fn take_up(
     let (lost, now) = (actor.lost_delegates(), Some(Box::new(now)));
     let decision = actor.decide(Input::Restore { lost, now });
     if decision.records.is_empty() {
-        // A checkpoint may be owed.
+        // A checkpoint may be owed, and notifications may have to be brought again (S72).
         actor.session.live = decision.live;
     } else {
         let repaired = actor.append(decision.records, decision.live, false, Vec::new());

@@ -1,6 +1,6 @@
 //! The teardown of a session: one for all who ask, each phase with a bound of its own (S94).
 
-use super::{Actor, Msg};
+use super::{Actor, Msg, ProcessMsg};
 use crate::requests::ShutDown;
 use harness_core::abort::AbortReason;
 use harness_core::refusal::Refused;
@@ -15,7 +15,7 @@ type Waiter = oneshot::Sender<Result<ShutDown, Refused>>;
 pub(super) struct Shutting {
     waiters: Vec<Waiter>,
     result: ShutDown,
-    /// Ends the phase of the loops.
+    /// Ends the phase of the loops, then that of background processes.
     timer: Option<JoinHandle<()>>,
 }
 
@@ -64,11 +64,32 @@ impl Actor {
         }
     }
 
+    /// The phase of the loops is over; that of the background processes begins.
+    pub(super) fn await_processes(&mut self) {
+        let (bound, mailbox) = (self.deps.config.shutdown_phase, self.mailbox.clone());
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(bound).await;
+            let _ = mailbox.send(Msg::Process(ProcessMsg::Expired)).await;
+        });
+        if let Some(loops) = self.shutting.timer.replace(timer) {
+            loops.abort();
+        }
+    }
+
+    pub(super) async fn processes_expired(&mut self) {
+        if self.feed(Input::ProcessesExpired, None).await == Answer::Bool(true) {
+            tracing::warn!(session = %self.id, "background processes did not end in time; the session stops without them");
+            self.shutting.result.expired_phases.push("processes");
+        }
+    }
+
     /// `SessionStopped` is durable, or the session is faulted: what is left is memory.
     pub(super) fn end_instances(&mut self) {
         if let Some(timer) = self.shutting.timer.take() {
             timer.abort();
         }
+        // Of a faulted session they still run.
+        drop(self.end_processes());
         let ended = self.dispose_all(AbortReason::Shutdown);
         let (bound, mailbox) = (self.deps.config.shutdown_phase, self.mailbox.clone());
         tokio::spawn(async move {

@@ -121,6 +121,10 @@ impl Actor {
         let waits = !self.waiting.is_empty() || !self.outside.is_empty();
         let at_rest = self.gates.is_empty() && !waits && live.stops.is_empty();
         let mut all = at_rest && !self.shutting.is_under_way();
+        // A process belongs to its actor, and its end is to be told.
+        let state = &self.session.state;
+        all &= state.running_processes().next().is_none();
+        all &= !state.loops.values().any(|l| l.has_notices());
         for (loop_id, seat) in &mut self.seats {
             let of = live.of(*loop_id);
             let quiet = at_rest && of.is_quiet() && !of.waits_for_slot;

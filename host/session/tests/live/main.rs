@@ -29,6 +29,7 @@ mod native;
 mod operations;
 mod outcomes;
 mod parking;
+mod processes;
 mod queue;
 mod race_operations;
 mod race_prompts;

@@ -261,6 +261,7 @@ impl Instance for ProbeInstance {
     ) -> BoxFuture<'_, Result<Started, CallError>> {
         let me = self.arc();
         Box::pin(async move {
+            me.probe.inputs.lock().unwrap().push(input.clone());
             let text = format!("{:?}", input.parts);
             let (command, abort) = (input.command_id, channel.abort());
             me.held(&me.probe.prompts, text, Some(command), Some(channel), abort)

@@ -4,6 +4,7 @@ pub mod decider;
 pub mod instance;
 pub mod logs;
 pub mod probe;
+pub mod program;
 pub mod seat;
 pub mod vault;
 

@@ -167,6 +167,8 @@ pub struct Probe {
     pub preparations: Inbox<Prepared>,
     pub openings: Inbox<()>,
     pub invokes: Inbox<Invocation>,
+    /// Inputs of `start-prompt`, in order.
+    pub inputs: Mutex<Vec<PromptInput>>,
     pub prompts: Inbox<Started>,
     pub adoptions: Inbox<Started>,
     pub dones: Inbox<Outcome>,
@@ -206,6 +208,7 @@ impl Probe {
             preparations: Inbox::new("a preparation"),
             openings: Inbox::new("an opening"),
             invokes: Inbox::new("an invoke"),
+            inputs: Mutex::default(),
             prompts: Inbox::new("a start-prompt"),
             adoptions: Inbox::new("an adopt-turn"),
             dones: Inbox::new("a done"),

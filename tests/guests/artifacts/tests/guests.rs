@@ -45,10 +45,12 @@ fn a_provider_imports_only_what_it_uses() {
     assert_eq!(imports(built::PROBE), plain);
     assert_eq!(imports(built::ABORT_DEAF), plain);
     let stateful = interfaces(&["host", "state", "types"]);
-    let planner = interfaces(&["delegation", "host", "state", "types"]);
+    let planner = interfaces(&["background", "delegation", "host", "state", "types"]);
     assert_eq!(imports(built::PROVIDER_PLANNER), planner);
     let delegating = interfaces(&["delegation", "host", "types"]);
     assert_eq!(imports(built::DELEGATE_BOMB), delegating);
+    let background = interfaces(&["background", "host", "types"]);
+    assert_eq!(imports(built::BACKGROUND_FLOOD), background);
     assert_eq!(imports(built::STATEFUL), stateful);
     let process = interfaces(&["host", "process", "types"]);
     assert_eq!(imports(built::UNGRANTED_IMPORT), process);

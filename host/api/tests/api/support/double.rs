@@ -17,7 +17,8 @@ use harness_core::operation::{CommandState, NativeCommand};
 use harness_core::provider::{BoxFuture, Harnesses, LoopMode};
 use harness_core::refusal::Refused;
 use harness_core::view::{
-    LoopView, OperationResult, OutcomeStatus, QueuedInput, SessionView, Status,
+    LoopView, OperationResult, OutcomeStatus, ProcessStatus, ProcessView, QueuedInput, SessionView,
+    Status,
 };
 use harness_core::workspace::WorkspaceRef;
 use harness_journal::{Catalog, Page, PageRequest, Project, SessionFilter, SqliteStore, Workspace};
@@ -152,6 +153,20 @@ fn state() -> CommandStateView {
         as_of: "2026-01-02T03:04:05Z".parse().unwrap(),
         push: true,
         state,
+    }
+}
+
+/// The background process that the known session has.
+fn process() -> ProcessView {
+    ProcessView {
+        process_handle: "build-1".into(),
+        loop_id: LOOP.into(),
+        program: "make".into(),
+        status: ProcessStatus::Failed,
+        exit_code: Some(2),
+        reason: Some("exit code 2".into()),
+        started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
+        ended_at: Some("2026-01-02T03:04:06Z".parse().unwrap()),
     }
 }
 
@@ -538,6 +553,22 @@ impl Plane for Double {
             loop_id.map_or(Ok(()), known_loop)?;
             self.note(&caller, "interrupt".into());
             Ok(true)
+        }
+        .boxed()
+    }
+
+    fn processes(&self, id: SessionId) -> Answer<'_, Vec<ProcessView>> {
+        async move { known(id).map(|_| vec![process()]) }.boxed()
+    }
+
+    fn stop_process(&self, id: SessionId, caller: Caller, handle: String) -> Answer<'_, ()> {
+        async move {
+            known(id)?;
+            if handle != process().process_handle {
+                return Err(Refused::ProcessNotFound(handle));
+            }
+            self.note(&caller, format!("stop process {handle}"));
+            Ok(())
         }
         .boxed()
     }

@@ -5,15 +5,12 @@
 //! `SessionIdle` is durable, I32).
 
 use super::Out;
+use super::arrival::Arrival;
 use crate::command::Cause;
-use crate::content::{Message, Role};
 use crate::event::{CancelReason, EventBody, RejectReason};
 use crate::ids::{LoopId, MessageId, RunId, TurnId};
-use crate::provider::{PromptInput, TurnStart};
-use crate::session::apply::input_parts;
-use crate::session::decide::operation::Claim;
-use crate::session::decide::queue::cause_of;
-use crate::session::{Answer, DelegateRequest, Effect, Kind, LoopState, Waiting};
+use crate::provider::TurnStart;
+use crate::session::{Answer, DelegateRequest, Effect, LoopState, Waiting};
 
 impl Out<'_, '_> {
     pub(super) fn advance(&mut self) -> Answer {
@@ -49,6 +46,7 @@ impl Out<'_, '_> {
         if self.can_admit(loop_id).is_ok() {
             if self.start_native(loop_id, TurnStart::Running)
                 || self.start_next_prompt(loop_id)
+                || self.start_next_notice(loop_id)
                 || self.start_native(loop_id, TurnStart::Wanted)
             {
                 return true;
@@ -96,54 +94,33 @@ impl Out<'_, '_> {
             self.event(loop_id, TurnId::ZERO, cause, body);
             return true;
         };
-        self.start_prompt(loop_id, &next, RunId(run), TurnId(turn), MessageId(message));
+        let ids = (RunId(run), TurnId(turn), MessageId(message));
+        self.start_turn(loop_id, Arrival::of_input(&next), ids);
         true
     }
 
-    fn start_prompt(
-        &mut self,
-        loop_id: LoopId,
-        next: &Waiting,
-        run_id: RunId,
-        turn_id: TurnId,
-        id: MessageId,
-    ) {
-        self.activate();
-        let message = Message {
-            id,
-            role: Role::User,
-            turn_id: Some(turn_id),
-            created_at: self.cx.now,
-            parts: input_parts(next),
+    /// Starts a turn with the oldest end of a background process that the provider has not seen
+    /// (S97). People come first. True if it was started.
+    fn start_next_notice(&mut self, loop_id: LoopId) -> bool {
+        let Some(state) = self.loop_state(loop_id) else {
+            return false;
         };
-        self.event(
-            loop_id,
-            turn_id,
-            cause_of(next),
-            EventBody::TurnStarted {
-                run_id,
-                message: Some(message.clone()),
-                native: None,
-            },
-        );
-        let invocation = self.claim(Claim {
-            run_id,
-            loop_id,
-            turn: Some(turn_id),
-            command_id: next.command_id,
-            kind: Kind::Prompt,
-            handle: false,
-        });
-        let input = PromptInput {
-            command_id: next.command_id,
-            origin: next.origin.clone(),
-            parts: message.parts,
+        let next = self.live.of(loop_id).next_notice(state);
+        let Some(arrival) = next.map(|notice| Arrival::of_notice(state, notice)) else {
+            return false;
         };
-        self.effect(Effect::StartPrompt {
-            invocation,
-            loop_id,
-            input,
-        });
+        // Without ids it waits: it has no rejection.
+        let (Some(run), Some(turn), Some(message)) =
+            (self.cx.ids.mint(), self.cx.ids.mint(), self.cx.ids.mint())
+        else {
+            return false;
+        };
+        if !self.have_slot(loop_id) {
+            return false;
+        }
+        let ids = (RunId(run), TurnId(turn), MessageId(message));
+        self.start_turn(loop_id, arrival, ids);
+        true
     }
 
     /// Makes sure of a slot: the one held, the one offered, or a wish for one.
@@ -177,8 +154,9 @@ impl Out<'_, '_> {
 
     /// Whether what the slot was wished for is still there.
     fn wants_slot(&self, loop_id: LoopId) -> bool {
-        let waits = self.loop_state(loop_id).and_then(LoopState::next_input);
-        waits.is_some() || !self.live.of(loop_id).announced.is_empty()
+        let live = self.live.of(loop_id);
+        let waits = |l: &LoopState| l.next_input().is_some() || live.next_notice(l).is_some();
+        self.loop_state(loop_id).is_some_and(waits) || !live.announced.is_empty()
     }
 
     pub(super) fn give_slot_back(&mut self, loop_id: LoopId) {
@@ -202,7 +180,9 @@ impl Out<'_, '_> {
     ) {
         let stays = |w: &Waiting| !(failed || interrupted && w.agency.is_machine());
         let prompt = |w: &Waiting| !w.held && !w.fold_only && stays(w);
-        let follows = |l: &LoopState| !l.compact_waiters.is_empty() || l.inbox.iter().any(prompt);
+        let follows = |l: &LoopState| {
+            !l.compact_waiters.is_empty() || l.inbox.iter().any(prompt) || l.has_notices()
+        };
         let waits = self.loop_state(loop_id).is_some_and(follows)
             || !self.live.of(loop_id).announced.is_empty();
         if waits || self.live.is_marked(loop_id) || !self.session.state.active {
@@ -217,6 +197,7 @@ impl Out<'_, '_> {
             l.id != loop_id
                 && (l.running
                     || l.next_input().is_some()
+                    || l.has_notices()
                     || live.owner.is_some()
                     || !live.announced.is_empty())
         };

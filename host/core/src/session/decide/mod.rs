@@ -3,6 +3,7 @@
 
 mod admission;
 mod advance;
+mod arrival;
 mod compact;
 mod delegate;
 mod ending;
@@ -12,6 +13,7 @@ mod host_gate;
 mod loops;
 mod native;
 mod operation;
+mod process;
 mod prompt;
 mod queue;
 mod recall;
@@ -25,6 +27,7 @@ mod workspace;
 pub use compact::{MAX_COMPACT_WAITERS, MAX_SUMMARY};
 pub use host_gate::MAX_HOST_GATES;
 pub use loops::MAX_LOOPS;
+pub use process::MAX_NOTICES;
 pub use workspace::MAX_CHECKPOINT_WAITERS;
 
 use super::{
@@ -103,6 +106,8 @@ fn is_refusable(input: &Input) -> bool {
             | Input::Reopen(_)
             | Input::Announce { .. }
             | Input::Delegate(_)
+            | Input::StartProcess { .. }
+            | Input::NotifyProcess(_)
     )
 }
 
@@ -234,6 +239,18 @@ impl Out<'_, '_> {
                 self.live.of_mut(loop_id).activities.remove(&id);
                 Answer::None
             }
+            Input::StartProcess {
+                loop_id,
+                harness,
+                program,
+            } => self.start_process(loop_id, &harness, program),
+            Input::ProcessEnded {
+                loop_id,
+                process_handle,
+                end,
+            } => self.process_ended(loop_id, process_handle, &end),
+            Input::NotifyProcess(notice) => self.notify_process(notice),
+            Input::ProcessesExpired => self.processes_expired(),
             Input::Retract { origin, target } => self.retract(origin, target),
             Input::Release {
                 origin,

@@ -1,13 +1,11 @@
 //! The inbox as a client handles it: retract and release (S46, S52), and folding (S42).
 
 use super::Out;
+use super::arrival::Arrival;
 use crate::command::{Agency, Cause, CommandBody};
-use crate::content::{Message, Role};
 use crate::event::{CancelReason, EventBody};
 use crate::ids::{CommandId, LoopId, MessageId, TurnId};
-use crate::provider::PromptInput;
 use crate::refusal::Refused;
-use crate::session::apply::input_parts;
 use crate::session::{Answer, InvocationId, Origin, Waiting};
 
 impl Out<'_, '_> {
@@ -99,7 +97,8 @@ impl Out<'_, '_> {
     }
 
     /// Folds the inputs at the head of the inbox into the running turn, up to the first that must
-    /// not fold. Each is durable as folded before the provider sees it (N16).
+    /// not fold, and the ends of background processes, which are in no inbox (S97). Each is durable
+    /// as folded before the provider sees it (N16).
     pub(super) fn take_input(&mut self, invocation: InvocationId) -> Answer {
         if let Some(error) = self.channel_closed(invocation) {
             return Answer::Channel(error);
@@ -119,35 +118,17 @@ impl Out<'_, '_> {
         let (Some(turn_id), Some(loop_state)) = (owner.turn, self.loop_state(owner.loop_id)) else {
             return Answer::Inputs(Vec::new());
         };
-        let waiting: Vec<_> = loop_state
-            .inbox
-            .iter()
-            .filter(|w| !w.held)
-            .take_while(|w| !w.no_fold)
-            .cloned()
+        let inbox = loop_state.inbox.iter();
+        let said = inbox.filter(|w| !w.held).take_while(|w| !w.no_fold);
+        let ended = self.live.of(owner.loop_id).notices(loop_state);
+        let waiting: Vec<Arrival> = said
+            .map(Arrival::of_input)
+            .chain(ended.map(|notice| Arrival::of_notice(loop_state, notice)))
             .collect();
         let mut inputs = Vec::new();
-        for entry in waiting {
+        for arrival in waiting {
             let Some(id) = self.cx.ids.mint() else { break };
-            let parts = input_parts(&entry);
-            let message = Message {
-                id: MessageId(id),
-                role: Role::User,
-                turn_id: Some(turn_id),
-                created_at: self.cx.now,
-                parts: parts.clone(),
-            };
-            self.event(
-                owner.loop_id,
-                turn_id,
-                cause_of(&entry),
-                EventBody::TurnFoldedInto { message },
-            );
-            inputs.push(PromptInput {
-                command_id: entry.command_id,
-                origin: entry.origin,
-                parts,
-            });
+            inputs.push(self.fold(owner.loop_id, turn_id, arrival, MessageId(id)));
         }
         Answer::Inputs(inputs)
     }

@@ -5,7 +5,7 @@
 use super::Out;
 use super::ending::failure;
 use super::queue::cause_of;
-use crate::command::Cause;
+use crate::command::{Agency, Cause};
 use crate::configuration::Configuration;
 use crate::event::{CancelReason, CompactionReason, EventBody, InterruptReason};
 use crate::gate::CloseReason;
@@ -21,6 +21,7 @@ impl Out<'_, '_> {
         if !self.session.state.stopped {
             self.checkpoint_is_owed();
         }
+        self.bring_notices_back();
         let now = now.filter(|_| !self.session.state.stopped);
         let adopted = now.and_then(|now| self.session.state.adoption(now));
         if adopted.is_none() && !self.session.state.needs_repair() {
@@ -73,9 +74,15 @@ impl Out<'_, '_> {
                 self.repair(&what, l.id, turn.turn_id, Cause::by(turn.cause), body);
             }
         }
+        let active = self.active();
+        let is_lost = |l: &LoopState| {
+            lost.contains(&l.id) && l.parent.is_some() && !l.closed && l.id != active
+        };
         for l in &loops {
-            let is_lost = lost.contains(&l.id) && l.parent.is_some() && !l.closed;
-            if is_lost && l.id != self.active() {
+            self.repair_processes(l, !is_lost(l));
+        }
+        for l in &loops {
+            if is_lost(l) {
                 self.bury(l);
             } else {
                 self.repair_inbox(l);
@@ -155,6 +162,13 @@ impl Out<'_, '_> {
             };
             self.repair(&what, l.id, TurnId::ZERO, cause_of(waiting), body);
         }
+        for id in l.notices.keys() {
+            let body = EventBody::InputCancelled {
+                reason: CancelReason::LoopExited,
+            };
+            let cause = Cause::by_agency(*id, Agency::Machine);
+            self.repair(&format!("cancel {id}"), l.id, TurnId::ZERO, cause, body);
+        }
         let error = failure(
             "harness_not_found",
             format!("no harness `{}` is installed", l.harness),
@@ -200,7 +214,7 @@ impl Out<'_, '_> {
         }
     }
 
-    fn repair(
+    pub(super) fn repair(
         &mut self,
         what: &str,
         loop_id: LoopId,

@@ -32,6 +32,14 @@ impl Out<'_, '_> {
             ));
         }
         let state = &self.session.state;
+        let primary = state.primary_loop();
+        if agent.is_some()
+            && primary.is_some_and(|l| l.running_processes().next().is_some() || l.has_notices())
+        {
+            return self.refuse(Refused::SessionBusy(
+                "the agent cannot change while a background process of it runs; stop it first",
+            ));
+        }
         let title = title.filter(|t| *t != state.title);
         let model = model
             .filter(|m| *m != state.model)

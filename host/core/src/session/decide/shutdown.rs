@@ -1,8 +1,8 @@
 //! Shutting a session down for good, and taking it up again (S94, S102).
 //!
 //! The latch goes first: from then on nothing is admitted. What runs is aborted; when it has ended,
-//! or the bound of that phase has passed, whoever still waits is told, and `SessionStopped` is the
-//! last record. All callers share the one teardown.
+//! or the bound of that phase has passed, background processes are ended within a phase of their
+//! own, whoever still waits is told, and `SessionStopped` is the last record. All callers share the one teardown.
 
 use super::Out;
 use super::ending::cancelled;
@@ -107,8 +107,12 @@ impl Out<'_, '_> {
         if self.live.shutdown.is_none() || !rests || self.live.workspace.held {
             return;
         }
+        if !self.processes_have_ended() {
+            return;
+        }
         let session = self.session;
         for l in session.state.loops.values() {
+            self.cancel_notices(l);
             for waiter in l.compact_waiters.keys() {
                 self.answer_compact(l.id, *waiter, Err(CompactionReason::ShuttingDown));
             }
@@ -128,6 +132,7 @@ impl Out<'_, '_> {
         self.cancel_hand_backs(since);
         self.session_event(EventBody::SessionStopped {});
         self.live.shutdown = None;
+        self.live.ending_processes = false;
         self.effect(Effect::ShutDown);
     }
 

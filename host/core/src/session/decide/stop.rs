@@ -197,6 +197,8 @@ impl Out<'_, '_> {
             self.close_host_gates();
         }
         self.stop_checkpoints(&Refused::HostShuttingDown);
+        // They go with their host: the next start tells their loops (§6.1).
+        self.effect(Effect::EndProcesses);
         let loops = self.busy_loops();
         let unmarked = |id: &LoopId| !self.live.is_marked(*id);
         if self.live.faulted.is_none() && loops.iter().any(unmarked) {

@@ -23,17 +23,20 @@
 //!
 //! Linux only: subreapers, pidfds and `/proc`.
 
+mod background;
 mod instance;
 mod kill;
 mod launch;
 mod output;
 mod reaper;
 mod resolve;
+mod ring;
 mod running;
 mod stdin;
 mod supervisor;
 mod wire;
 
+pub use background::Backgrounds;
 pub use instance::{ProcessLimits, Processes};
 pub use launch::Supervisor;
 pub use running::Process;

@@ -4,7 +4,7 @@
 
 use super::running::Status;
 use crate::native::{ByteStream, End};
-use crate::native::{IoError, stream};
+use crate::native::{IoError, error, stream};
 use bytes::Bytes;
 use futures::StreamExt;
 use std::io::ErrorKind;
@@ -40,7 +40,7 @@ impl Reader {
         loop {
             let gone = tokio::select! {
                 ready = self.pipe.readable() => {
-                    ready.map_err(|error| IoError::os("reading the program's output", &error))?;
+                    ready.map_err(|e| error::os("reading the program's output", &e))?;
                     false
                 }
                 // Nobody is left to write: what the pipe holds is all there will be.
@@ -52,7 +52,7 @@ impl Reader {
                 Ok(read) => return Ok(self.buffer.get(..read).map(Bytes::copy_from_slice)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock && gone => return self.end(),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(IoError::os("reading the program's output", &error)),
+                Err(e) => return Err(error::os("reading the program's output", &e)),
             }
         }
     }

@@ -102,6 +102,7 @@ mod tests {
                 .into_iter()
                 .collect(),
             cwd: ProcessCwd::Workspace,
+            background: false,
         };
         launch("agent", &grant, workspace.map(Path::new))
     }

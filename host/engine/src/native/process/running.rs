@@ -4,9 +4,10 @@ use super::output;
 use super::stdin::{Bounds, Stdin};
 use super::wire::{self, Launch, Report};
 use super::{ProcessLimits, Supervisor};
-use crate::native::{ByteStream, End, IoError, stream};
+use crate::native::{ByteStream, End, IoError, error, stream};
 use bytes::Bytes;
 use harness_core::abort::AbortSignal;
+use harness_core::provider::ProgramEnd;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -81,7 +82,7 @@ impl Process {
         limits: ProcessLimits,
         life: Life,
     ) -> Result<Self, IoError> {
-        let pipe_failed = |error: std::io::Error| IoError::os("creating a pipe", &error);
+        let pipe_failed = |e: std::io::Error| error::os("creating a pipe", &e);
         let (stdin, their_stdin) = pipe::pipe().map_err(pipe_failed)?;
         let (their_stdout, stdout) = pipe::pipe().map_err(pipe_failed)?;
         let (their_stderr, stderr) = pipe::pipe().map_err(pipe_failed)?;
@@ -94,8 +95,7 @@ impl Process {
         let socket = tokio::task::spawn_blocking(move || supervisor.launch(&launch, &stdio))
             .await
             .map_err(|error| IoError::Failed(format!("start of {program:?}: {error}")))??;
-        let socket_failed =
-            |error: std::io::Error| IoError::os("talking to the program's reaper", &error);
+        let socket_failed = |e: std::io::Error| error::os("talking to the program's reaper", &e);
         socket.set_nonblocking(true).map_err(socket_failed)?;
         let (mut reports, reaper) = UnixStream::from_std(socket)
             .map_err(socket_failed)?
@@ -103,8 +103,8 @@ impl Process {
         match tokio::time::timeout(START_TIMEOUT, next_report(&mut reports)).await {
             Ok(Some(Report::Started)) => {}
             Ok(Some(Report::Refused(errno))) => {
-                let error = std::io::Error::from_raw_os_error(errno);
-                return Err(IoError::os(&format!("start of {program:?}"), &error));
+                let refused = std::io::Error::from_raw_os_error(errno);
+                return Err(error::os(&format!("start of {program:?}"), &refused));
             }
             Ok(_) => {
                 return Err(IoError::Failed(format!(
@@ -186,6 +186,28 @@ impl Process {
                 .ok()
                 .and_then(|status| status.exit.clone())
                 .unwrap_or_else(|| Err(lost()))
+        }
+    }
+
+    /// How the program ended, when no descendant of it is left; what it started and left behind is
+    /// ended with it.
+    pub(super) fn outcome(&self) -> impl Future<Output = ProgramEnd> + Send + use<> {
+        let (mut status, switch) = (self.status.clone(), self.switch.clone());
+        async move {
+            let end = {
+                let ended = status.wait_for(|status| status.exit.is_some()).await;
+                match ended.as_deref() {
+                    Ok(status) if status.ended_by_handle => ProgramEnd::Stopped,
+                    Ok(Status {
+                        exit: Some(Ok(code)),
+                        ..
+                    }) => ProgramEnd::Exited(*code),
+                    _ => ProgramEnd::Lost,
+                }
+            };
+            switch.off();
+            let _ = status.wait_for(|status| status.gone).await;
+            end
         }
     }
 
