@@ -140,33 +140,40 @@ async fn note(
         body: EventBody::RestoreErrored { error },
     });
     let encoded = record.encode().map_err(|e| e.to_string())?;
-    // Of a session that could not be read the row stays as it is.
-    let projection = match session {
-        Some(session) => {
+    let new = NewRecord {
+        kind: RecordKind::Event,
+        key: record.key(),
+        fingerprint: encoded.fingerprint,
+        bytes: encoded.bytes.into(),
+    };
+    let append = |session: Option<&Session>| {
+        // Of a session that could not be read the row stays as it is.
+        let (mut projection, mut expected_next) = (None, None);
+        if let Some(session) = session {
             let first = session.state.last_seq + 1;
             let next = session.preview(std::slice::from_ref(&record), first);
-            Some(super::append::projection(
+            projection = Some(super::append::projection(
                 &next.map_err(|e| e.to_string())?,
-            )?)
+            )?);
+            expected_next = Some(first);
         }
-        None => None,
+        Ok::<_, String>(Append {
+            session: id,
+            epoch,
+            expected_next,
+            create: None,
+            records: vec![new.clone()],
+            projection,
+            idempotency: Vec::new(),
+        })
     };
-    let append = Append {
-        session: id,
-        epoch,
-        expected_next: None,
-        create: None,
-        records: vec![NewRecord {
-            kind: RecordKind::Event,
-            key: record.key(),
-            fingerprint: encoded.fingerprint,
-            bytes: encoded.bytes.into(),
-        }],
-        projection,
-        idempotency: Vec::new(),
-    };
-    let appended = deps.journal.append(append).await;
-    appended.map(drop).map_err(|e| e.to_string())
+    let mut noted = deps.journal.append(append(session.as_ref())?).await;
+    if matches!(noted, Err(JournalError::OutOfOrder { .. })) {
+        // Repairs that nobody knew to be written are: the row has to tell of them too.
+        let read = replay(deps, id).await.map_err(|e| e.to_string())?;
+        noted = deps.journal.append(append(Some(&read))?).await;
+    }
+    noted.map(drop).map_err(|e| e.to_string())
 }
 
 /// Error texts in stored events have at most 4 KiB.
