@@ -35,6 +35,8 @@ async fn g1_s38_the_api_guide_works_as_printed() {
         folded,
         stopped,
         compacted,
+        delegated,
+        snapped,
         shut,
         filtered,
         session,
@@ -51,6 +53,19 @@ async fn g1_s38_the_api_guide_works_as_printed() {
         ]
     );
     assert_ne!(values(shut)[2]["status"], "stopped");
+
+    let delegate = &values(delegated)[1];
+    assert_eq!(
+        (&delegate["agent"], &delegate["state"]),
+        (&json!("demo/planner"), &json!("open"))
+    );
+
+    let (reference, answers) = snapped.trim().split_once('\n').unwrap();
+    assert!(reference.starts_with("v1:sha256:"), "{reference}");
+    let answers = values(answers);
+    assert_eq!(answers[0], json!({"ref": reference}));
+    let events: Vec<_> = answers[1..].iter().map(|e| &e["type"]).collect();
+    assert_eq!(events, ["WorkspaceCheckpointed", "WorkspaceRestored"]);
 
     let token = &values(token)[0];
     assert_eq!(

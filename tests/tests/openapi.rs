@@ -54,6 +54,11 @@ const ROUTES: &[(&str, &str)] = &[
     ("post", "/v1/sessions/{session_id}/compact"),
     ("post", "/v1/sessions/{session_id}/workspace/checkpoint"),
     ("post", "/v1/sessions/{session_id}/workspace/restore"),
+    ("get", "/v1/sessions/{session_id}/processes"),
+    (
+        "post",
+        "/v1/sessions/{session_id}/processes/{process_handle}/stop",
+    ),
     ("get", "/v1/sessions/{session_id}/gates"),
     ("post", "/v1/sessions/{session_id}/gates/{gate_id}"),
     ("get", "/v1/sessions/{session_id}/events"),
@@ -280,6 +285,7 @@ async fn journey(client: &Client) {
     let unknown = client.post(&restore, unknown).await;
     unknown.problem(404, "ref_not_found");
     session.list("/loops").await;
+    session.list("/processes").await;
     session.messages_of(&review).await;
     session.messages().await;
     session.journal().await;
