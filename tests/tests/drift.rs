@@ -15,7 +15,8 @@ const ID: &str = "test/worker";
 
 fn config(component: &str, sessions: &str) -> String {
     let grants = if component == guests::PROVIDER_PLANNER {
-        "[provider.grants.state]\n[provider.grants.delegation]\n"
+        "[provider.grants.state]\n[provider.grants.delegation]\n[provider.grants.process.sleep]\n\
+         command = [\"sleep\", \"1\"]\nbackground = true\n"
     } else {
         ""
     };
