@@ -112,7 +112,7 @@ fn check_loads_every_component_and_tells_every_problem() {
     let bad = config(
         dir.path(),
         &format!(
-            "sha256 = \"{pin}\"\n{GRANTS}[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n"
+            "sha256 = \"{pin}\"\n{GRANTS}[[provider]]\ncomponent = \"embedded\"\n[provider.grants.state]\n[provider.grants.delegation]\n"
         ),
     );
     let refused = check(&bad);
