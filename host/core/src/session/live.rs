@@ -317,6 +317,13 @@ impl LiveLoop {
         self.owner.is_none() && !self.has_more()
     }
 
+    /// Whether a turn may follow of itself once nothing is in its way: a prompt, news of a process,
+    /// an announced turn.
+    #[must_use]
+    pub fn wants_a_turn(&self, of: &LoopState) -> bool {
+        of.next_input().is_some() || self.next_notice(of).is_some() || !self.announced.is_empty()
+    }
+
     /// The oldest process notification that waits to reach the provider.
     #[must_use]
     pub fn next_notice<'a>(&self, of: &'a LoopState) -> Option<&'a ProcessNotice> {

@@ -574,10 +574,14 @@ impl Life {
         self.reserved.clear();
     }
 
-    /// Every loop hears of the ends of its processes.
+    /// Every loop hears of the ends of its processes, once nobody is in the way.
     fn tell_all(&mut self) {
+        (self.sim.others_work, self.sim.others_hold) = (false, false);
+        self.sim.feed(Input::Advance);
         for _ in 0..500 {
-            if let Some(invocation) = self.in_flight().first().copied() {
+            if self.sim.session.live.workspace.job.is_some() {
+                end_job(&mut self.sim, true);
+            } else if let Some(invocation) = self.in_flight().first().copied() {
                 if self
                     .sim
                     .session

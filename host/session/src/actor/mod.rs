@@ -521,13 +521,10 @@ impl Actor {
             !l.slot && l.owner.is_none() && !live.is_marked(id)
         };
         match input {
-            Input::Advance => state.loops.values().any(|l| {
-                let of = live.of(l.id);
-                let waits = l.next_input().is_some()
-                    || of.next_notice(l).is_some()
-                    || !of.announced.is_empty();
-                waits && free(l.id)
-            }),
+            Input::Advance => {
+                let mut loops = state.loops.values();
+                loops.any(|l| live.of(l.id).wants_a_turn(l) && free(l.id))
+            }
             Input::Reserve(reserve) => {
                 reserve.execution == Execution::Exclusive && free(reserve.loop_id)
             }

@@ -104,8 +104,7 @@ impl Place {
         let starts = match input {
             Input::Reserve(_) | Input::Submit { .. } => true,
             Input::Advance => state.loops.values().any(|l| {
-                let waits = l.next_input().is_some() || !l.compact_waiters.is_empty();
-                waits || !live.of(l.id).announced.is_empty()
+                live.of(l.id).wants_a_turn(l) || !l.compact_waiters.is_empty()
             }),
             _ => false,
         };

@@ -155,8 +155,8 @@ impl Out<'_, '_> {
     /// Whether what the slot was wished for is still there.
     fn wants_slot(&self, loop_id: LoopId) -> bool {
         let live = self.live.of(loop_id);
-        let waits = |l: &LoopState| l.next_input().is_some() || live.next_notice(l).is_some();
-        self.loop_state(loop_id).is_some_and(waits) || !live.announced.is_empty()
+        self.loop_state(loop_id)
+            .is_some_and(|l| live.wants_a_turn(l))
     }
 
     pub(super) fn give_slot_back(&mut self, loop_id: LoopId) {

@@ -219,9 +219,9 @@ impl Out<'_, '_> {
 
     /// Looks again when somebody leaves, if that is what something waits for.
     pub(super) fn watch_for(&mut self, loop_id: LoopId) {
-        let waits = |l: &LoopState| l.next_input().is_some() || !l.compact_waiters.is_empty();
-        let waits = self.loop_state(loop_id).is_some_and(waits)
-            || !self.live.of(loop_id).announced.is_empty();
+        let live = self.live.of(loop_id);
+        let waits = |l: &LoopState| live.wants_a_turn(l) || !l.compact_waiters.is_empty();
+        let waits = self.loop_state(loop_id).is_some_and(waits);
         if waits && self.closed().is_none() && !self.works_on_workspace() && !self.is_let_in() {
             self.watch_workspace();
         }
