@@ -31,11 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(seed) = arguments.seed {
-        let options = Options {
-            echo: true,
-            ..Options::default()
-        };
-        return verdict(&run(seed, options));
+        return verdict(&run(seed, Options::echoing()));
     }
     let threads = arguments
         .threads

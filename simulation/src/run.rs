@@ -25,6 +25,18 @@ pub struct Options {
     pub planted: Option<harness_session::Planted>,
 }
 
+impl Options {
+    /// Prints every line of the trace.
+    #[must_use]
+    pub fn echoing() -> Self {
+        Self {
+            echo: true,
+            #[cfg(feature = "planted-faults")]
+            planted: None,
+        }
+    }
+}
+
 /// How a run went.
 #[derive(Debug, Clone)]
 pub struct Report {

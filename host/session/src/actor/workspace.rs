@@ -103,9 +103,10 @@ impl Place {
         };
         let starts = match input {
             Input::Reserve(_) | Input::Submit { .. } => true,
-            Input::Advance => state.loops.values().any(|l| {
-                live.of(l.id).wants_a_turn(l) || !l.compact_waiters.is_empty()
-            }),
+            Input::Advance => state
+                .loops
+                .values()
+                .any(|l| live.of(l.id).wants_a_turn(l) || !l.compact_waiters.is_empty()),
             _ => false,
         };
         let comings = place.comings();
