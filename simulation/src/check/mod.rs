@@ -2,8 +2,8 @@
 //!
 //! Twice, so that a defect in the product's own fold does not hide itself: every journal is folded
 //! by `harness-core` and compared with what live actors showed and with the stored row
-//! ([`Journaled`]), and it is read record by record by a model that shares nothing with it
-//! ([`rules::Rules`]). Beside both stands what the outside world saw: what providers were sent,
+//! (`Journaled`), and it is read record by record by a model that shares nothing with it
+//! (`rules::Rules`). Beside both stands what the outside world saw: what providers were sent,
 //! what clients were told.
 
 mod journaled;

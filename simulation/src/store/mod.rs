@@ -1,8 +1,8 @@
 //! A store in memory: what a process leaves on the disk, without a disk.
 //!
-//! It keeps what [`harness_journal`] promises (the conformance suite is run against it) and holds
-//! only what is durable: a new process opens it again with [`MemoryStore::reopen`], which ends
-//! every lease. Latency, faults and crashes are put around it (see [`crate::flaky`]).
+//! It keeps what `harness_journal` promises (the conformance suite is run against it) and holds
+//! only what is durable: a new process opens it again with `MemoryStore::reopen`, which ends
+//! every lease. Latency, faults and crashes are put around it (see `crate::flaky`).
 
 mod append;
 mod catalog;
