@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn setup(more: &str) -> Setup {
     Setup::configured(&format!(
         "{more}[[provider]]\ncomponent = \"embedded\"\n[provider.config]\ndelta_ms = 0\n\
-         [provider.grants.state]\n"
+         [provider.grants.state]\n[provider.grants.delegation]\n"
     ))
 }
 
