@@ -155,9 +155,9 @@ async fn s97_the_end_folds_into_a_turn_that_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s72_s97_kill_9_leaves_no_process_and_the_next_host_tells_once() {
     let host = setup("").start();
-    let session = sleeping(&host.client(), "35713").await;
+    let session = sleeping(&host.client(), "3571").await;
     let mut setup = host.kill();
-    until("the end of the program", || running("35713") == 0).await;
+    until("the end of the program", || running("3571") == 0).await;
     // Nobody asks for the session: the host takes it up by itself.
     for life in 0..2 {
         let host = setup.start();
@@ -179,11 +179,11 @@ async fn s72_s97_kill_9_leaves_no_process_and_the_next_host_tells_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s97_sigterm_takes_a_process_along_and_the_next_host_tells() {
     let host = setup("").start();
-    let session = sleeping(&host.client(), "35717").await;
+    let session = sleeping(&host.client(), "3527").await;
     let setup = host.setup().clone();
     let (status, logs) = host.end();
     assert!(status.success(), "{logs}");
-    until("the end of the program", || running("35717") == 0).await;
+    until("the end of the program", || running("3527") == 0).await;
     let host = setup.start();
     says(&session.at(&host.client()), "was lost with its host").await;
 }
@@ -228,7 +228,7 @@ async fn s72_kill_9_between_the_end_and_its_delivery_delivers_exactly_once() {
 async fn s94_s97_a_client_a_shutdown_and_a_delete_end_processes() {
     let host = setup("").start();
     let client = host.client();
-    let stopped = sleeping(&client, "35719").await;
+    let stopped = sleeping(&client, "3529").await;
     let handle = processes(&stopped).await[0]["process_handle"].clone();
     let path = |handle: &str| stopped.path(&format!("/processes/{handle}/stop"));
     let unknown = client.post(&path("nobody"), json!({})).await;
@@ -236,16 +236,16 @@ async fn s94_s97_a_client_a_shutdown_and_a_delete_end_processes() {
     let stop = path(handle.as_str().unwrap());
     client.post(&stop, json!({})).await.ok(202);
     says(&stopped, "was stopped").await;
-    assert_eq!(running("35719"), 0);
+    assert_eq!(running("3529"), 0);
     client.post(&stop, json!({})).await.ok(202);
 
-    let shut = sleeping(&client, "35723").await;
+    let shut = sleeping(&client, "3533").await;
     let answer = client
         .post(&shut.path("/shutdown"), json!({}))
         .await
         .ok(200);
     assert_eq!(answer["expired_phases"], json!([]));
-    assert_eq!(running("35723"), 0);
+    assert_eq!(running("3533"), 0);
     let types: Vec<Value> = shut
         .journal()
         .await
@@ -257,16 +257,16 @@ async fn s94_s97_a_client_a_shutdown_and_a_delete_end_processes() {
         ["ProcessFinished", "SessionStopped"]
     );
 
-    let deleted = sleeping(&client, "35729").await;
+    let deleted = sleeping(&client, "3539").await;
     client.delete(&deleted.path("")).await.ok(204);
-    until("the end of the program", || running("35729") == 0).await;
+    until("the end of the program", || running("3539") == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s97_a_session_has_its_limit_and_the_demo_says_so() {
     let host = setup("[sessions]\nbackground_processes = 1\n").start();
-    let session = sleeping(&host.client(), "35731").await;
-    let prompt = session.prompt("demo:background 35731").await;
+    let session = sleeping(&host.client(), "3541").await;
+    let prompt = session.prompt("demo:background 3541").await;
     assert_eq!(session.turn_end(&prompt).await["type"], "TurnDone");
     let said = session.said().await;
     assert_eq!(
