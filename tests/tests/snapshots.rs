@@ -394,7 +394,7 @@ async fn s99_kill_9_during_a_rewind_leaves_one_of_the_two_trees() {
     let mut restored = 1;
     // Ever later, until it was too late to cut it off: how long one takes depends on the disk.
     let mut point = 0;
-    while point < 14 || point < 60 && finished == 0 {
+    while point < 10 || point < 20 && finished == 0 {
         point += 1;
         write(&root, "new");
         let host = setup.start();
@@ -405,7 +405,11 @@ async fn s99_kill_9_during_a_rewind_leaves_one_of_the_two_trees() {
             let body = json!({"ref": reference});
             async move { session.client.try_post(&path, body).await }
         });
-        tokio::time::sleep(whole.mul_f64(f64::from(point - 1) / 11.0)).await;
+        let share = match point {
+            1..=10 => f64::from(point - 1) / 8.0,
+            _ => 1.6f64.powi(point - 9),
+        };
+        tokio::time::sleep(whole.mul_f64(share)).await;
         setup = host.kill();
         let told = asking
             .await
